@@ -1,0 +1,1 @@
+//! benchmarks of the parts and of the whole.

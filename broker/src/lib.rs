@@ -1,0 +1,1 @@
+//! the broker: connections, handlers, the local executor, configuration, metrics and the sluice command.

@@ -1,0 +1,1 @@
+//! the Rust key-share client.

@@ -1,0 +1,1 @@
+//! pure state machines: shards, share-partitions, the planner, groups.

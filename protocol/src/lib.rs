@@ -1,0 +1,1 @@
+//! frames, headers, the table of APIs and versions, codecs and error codes.

@@ -1,0 +1,1 @@
+//! the partition log: segments, indexes, event logs, recovery, flushing, and the metadata store.
