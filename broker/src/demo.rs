@@ -1,0 +1,3 @@
+//! The demo: real flights through one partition.
+
+pub mod flights;

@@ -1,0 +1,376 @@
+//! Submissions and completions: what executors serve.
+//!
+//! An executor serves the submissions of one partition in the order in which they were made and answers each with
+//! exactly one [`Completion`]. It may share one sync among many. `S` is the executor's own way to name bytes of a
+//! log (a file range, a buffer): the shard passes it on and looks only at its length.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use records::ids::{KeyHash, Offset, PartitionId};
+
+use crate::command::{DeleteTo, OffsetQuery};
+
+/// Names a submission until its completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);
+
+/// Bytes of a log, as the executor names them.
+pub trait Slice: Clone + std::fmt::Debug {
+    /// How many bytes.
+    fn len(&self) -> u64;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Slice for Bytes {
+    fn len(&self) -> u64 {
+        Bytes::len(self) as u64
+    }
+}
+
+/// A share-partition's state files: numeric group id and partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShareStateId {
+    /// The group's number (group ids are arbitrary strings, file names are not).
+    pub group: u64,
+    /// The partition in whose directory the state lives.
+    pub partition: PartitionId,
+}
+
+/// Who made a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A client: sequence numbers are checked.
+    Client,
+    /// The coordinator itself.
+    Coordinator,
+}
+
+/// Work for the executor.
+#[derive(Clone, Debug)]
+pub enum Submission {
+    /// Append one batch; → [`Completion::Appended`].
+    Append {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// One whole batch, base offset not yet set.
+        batch: Bytes,
+        /// Who made it.
+        origin: Origin,
+    },
+    /// Make everything appended to this partition (log and share state) so far durable; → [`Completion::Synced`].
+    Sync {
+        /// Names it.
+        op: OpId,
+        /// Which.
+        partition: PartitionId,
+    },
+    /// Find the bytes of a fetch; → [`Completion::Read`].
+    Read {
+        /// Names it.
+        op: OpId,
+        /// At most this many bytes in all, but the first batch.
+        bytes_max: u64,
+        /// The parts, in order.
+        parts: Vec<ReadPart>,
+    },
+    /// Offset by time or highest timestamp; → [`Completion::OffsetFound`].
+    FindOffset {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// [`OffsetQuery::At`] or [`OffsetQuery::MaxTimestamp`].
+        query: OffsetQuery,
+    },
+    /// Move the log start; → [`Completion::RecordsDeleted`].
+    DeleteRecords {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// To where.
+        to: DeleteTo,
+    },
+    /// Read a coordinator partition from its start to its end for replay; → [`Completion::Loaded`].
+    Load {
+        /// Names it.
+        op: OpId,
+        /// Which.
+        partition: PartitionId,
+    },
+    /// Scan records from an offset for their key hashes; → [`Completion::Scanned`].
+    Scan {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// From this offset.
+        from: Offset,
+        /// Not at or beyond this one (high watermark or last stable offset).
+        upper: Offset,
+        /// About this many stored bytes; one batch at least.
+        bytes_max: u64,
+    },
+    /// Build the record data of a share answer; → [`Completion::Built`].
+    Build {
+        /// Names it.
+        op: OpId,
+        /// Chosen offset ranges (inclusive, ascending, disjoint) by partition.
+        parts: Vec<(PartitionId, Vec<(Offset, Offset)>)>,
+    },
+    /// Open (or create) a share-partition's state; → [`Completion::ShareStateOpened`].
+    OpenShareState {
+        /// Names it.
+        op: OpId,
+        /// The group; the executor finds or allots its number.
+        group: Arc<str>,
+        /// The partition.
+        partition: PartitionId,
+    },
+    /// Append events to a share-partition's state in one write; → [`Completion::EventsAppended`].
+    AppendEvents {
+        /// Names it.
+        op: OpId,
+        /// Which state.
+        state: ShareStateId,
+        /// Encoded events, in order.
+        events: Vec<Bytes>,
+    },
+    /// Replace a share-partition's snapshot and drop the events before it; → [`Completion::EventsAppended`].
+    WriteSnapshot {
+        /// Names it.
+        op: OpId,
+        /// Which state.
+        state: ShareStateId,
+        /// The encoded snapshot.
+        snapshot: Bytes,
+    },
+    /// Delete a share-partition's state (`partition` given) or all of a group; → [`Completion::ShareStateDeleted`].
+    DeleteShareState {
+        /// Names it.
+        op: OpId,
+        /// The group.
+        group: Arc<str>,
+        /// One partition, or all.
+        partition: Option<PartitionId>,
+    },
+    /// Which share-partitions of a group have state on disk; → [`Completion::ShareStates`].
+    ListShareStates {
+        /// Names it.
+        op: OpId,
+        /// The group.
+        group: Arc<str>,
+    },
+}
+
+/// One part of a read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadPart {
+    /// The partition.
+    pub partition: PartitionId,
+    /// From the batch that holds this offset.
+    pub from: Offset,
+    /// Batches that begin at or beyond this offset are not shown.
+    pub upper: Offset,
+    /// At most this many bytes of it.
+    pub bytes_max: u64,
+}
+
+/// The end of a submission.
+#[derive(Clone, Debug)]
+pub enum Completion<S> {
+    /// Of [`Submission::Append`].
+    Appended(OpId, Result<Appended, AppendError>),
+    /// Of [`Submission::Sync`]: durable to the end at which it was taken.
+    Synced(OpId, Result<(), IoError>),
+    /// Of [`Submission::Read`]: one result a part, in order.
+    Read(OpId, Vec<Result<S, IoError>>),
+    /// Of [`Submission::FindOffset`]: offset and timestamp of the record found.
+    OffsetFound(OpId, Result<Option<(Offset, i64)>, IoError>),
+    /// Of [`Submission::DeleteRecords`]: the log start after it.
+    RecordsDeleted(OpId, Result<Offset, DeleteError>),
+    /// Of [`Submission::Load`]: the batches, whole, in order.
+    Loaded(OpId, Result<Vec<Bytes>, IoError>),
+    /// Of [`Submission::Scan`].
+    Scanned(OpId, Result<Scanned, IoError>),
+    /// Of [`Submission::Build`]: one result a part, in order.
+    Built(OpId, Vec<Result<S, BuildError>>),
+    /// Of [`Submission::OpenShareState`].
+    ShareStateOpened(OpId, Result<ShareState, IoError>),
+    /// Of [`Submission::AppendEvents`] and [`Submission::WriteSnapshot`].
+    EventsAppended(OpId, Result<EventsAppended, IoError>),
+    /// Of [`Submission::DeleteShareState`].
+    ShareStateDeleted(OpId, Result<(), IoError>),
+    /// Of [`Submission::ListShareStates`].
+    ShareStates(OpId, Result<Vec<PartitionId>, IoError>),
+}
+
+/// A partition log's state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogFacts {
+    /// First offset.
+    pub log_start: Offset,
+    /// Written end: the high watermark.
+    pub end: Offset,
+    /// Last stable offset; `end` where no transaction is open.
+    pub last_stable: Offset,
+    /// Epoch of what is appended now.
+    pub leader_epoch: i32,
+}
+
+/// A finished append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The batch's first offset (of the first time, for a duplicate).
+    pub base_offset: Offset,
+    /// Append time where the topic's timestamps are the broker's.
+    pub append_time_ms: Option<i64>,
+    /// Stored before already (idempotent retry): nothing was written.
+    pub duplicate: bool,
+    /// Stored bytes; 0 for a duplicate.
+    pub bytes: u64,
+    /// The log afterwards.
+    pub facts: LogFacts,
+}
+
+/// Why an append was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// A sequence number is missing: the producer lost a batch.
+    #[error("out of order sequence number")]
+    OutOfOrderSequence,
+    /// A newer epoch of this producer is known.
+    #[error("producer epoch is fenced")]
+    InvalidProducerEpoch,
+    /// The producer's state has expired.
+    #[error("unknown producer id")]
+    UnknownProducerId,
+    /// The same sequence range with other bounds.
+    #[error("duplicate sequence number")]
+    DuplicateSequence,
+    /// The batch is larger than a segment may be.
+    #[error("batch is larger than segment.bytes")]
+    TooLarge,
+    /// The disk cannot take it.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// Why the executor could not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IoError {
+    /// The partition is not (or no longer) open.
+    #[error("partition is not open")]
+    NotOpen,
+    /// The offset is not in the log.
+    #[error("offset is out of range")]
+    OutOfRange,
+    /// The bytes at that place are damaged.
+    #[error("log is damaged at this offset")]
+    Corrupt,
+    /// The disk failed or is full.
+    #[error("storage error")]
+    Storage,
+}
+
+/// Why DeleteRecords was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteError {
+    /// Beyond the high watermark, or negative.
+    #[error("offset is out of range")]
+    OutOfRange,
+    /// The disk failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// What a scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// Batches in offset order; offsets between them are gone (compaction).
+    pub batches: Vec<ScannedBatch>,
+    /// Where the next scan begins.
+    pub next: Offset,
+}
+
+/// One stored batch as the planner sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScannedBatch {
+    /// First offset of the batch.
+    pub base: Offset,
+    /// Last offset of the batch.
+    pub last: Offset,
+    /// Stored bytes.
+    pub bytes: u32,
+    /// What it holds.
+    pub kind: ScannedKind,
+}
+
+/// What a stored batch holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScannedKind {
+    /// Records for consumers; offsets of the batch that are not listed are gone.
+    Data(Vec<ScannedRecord>),
+    /// Markers: settled by nature.
+    Control,
+    /// Of an aborted transaction: settled by nature.
+    Aborted,
+    /// Cannot be read (CRC, codec, structure): goes the group's poison way.
+    Corrupt,
+}
+
+/// One record as the planner sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScannedRecord {
+    /// Its offset.
+    pub offset: Offset,
+    /// Its key's hash; `None` without a key.
+    pub key: Option<KeyHash>,
+    /// Its size in bytes, uncompressed.
+    pub bytes: u32,
+}
+
+/// Why the data of a share answer could not be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// The stored batch with these offsets is damaged.
+    #[error("stored batch {first}-{last} is damaged")]
+    Corrupt {
+        /// First offset of the damaged batch.
+        first: Offset,
+        /// Last offset of the damaged batch.
+        last: Offset,
+    },
+    /// These offsets left the log meanwhile; its start is now this.
+    #[error("records left the log, which starts at {0} now")]
+    Gone(Offset),
+    /// The disk failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// A share-partition's stored state.
+#[derive(Clone, Debug)]
+pub struct ShareState {
+    /// How to name it from now on.
+    pub state: ShareStateId,
+    /// The last snapshot, if any was written.
+    pub snapshot: Option<Bytes>,
+    /// The events after it, in order; those voided by a cut of the log are left out already.
+    pub events: Vec<Bytes>,
+    /// Whether it was on disk before (else it has just been created, empty).
+    pub existed: bool,
+}
+
+/// A finished write of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventsAppended {
+    /// Bytes of events since the last snapshot: when it grows, write a snapshot.
+    pub bytes_since_snapshot: u64,
+}

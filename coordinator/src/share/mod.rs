@@ -1,0 +1,134 @@
+//! Share groups: settings, errors and (in the files beside) the share-partition.
+
+/// In what order a share group's records go out (`sluice.share.order`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareOrder {
+    /// As Apache Kafka: no order.
+    #[default]
+    None,
+    /// Every key in order, at one member at a time.
+    Key,
+}
+
+/// Where a new share-partition starts (`share.auto.offset.reset`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareReset {
+    /// At the end of the log.
+    #[default]
+    Latest,
+    /// At its start.
+    Earliest,
+    /// At the first record not older than this many milliseconds.
+    ByDuration(i64),
+}
+
+/// What happens to a record that reaches the delivery limit or is rejected (`sluice.share.poison`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Poison {
+    /// Archive it, go on with the key.
+    #[default]
+    Skip,
+}
+
+/// A share group's settings: `share.*` mean what they mean in Apache Kafka 4.4 (`GroupConfig`), `sluice.*` are ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareConfig {
+    /// `sluice.share.order`.
+    pub order: ShareOrder,
+    /// `share.auto.offset.reset`.
+    pub reset: ShareReset,
+    /// `share.isolation.level` is `read_committed`.
+    pub read_committed: bool,
+    /// `share.record.lock.duration.ms`: 15,000 to 60,000.
+    pub lock_ms: i64,
+    /// `share.delivery.count.limit`: 2 to 10.
+    pub delivery_count_max: i16,
+    /// `share.partition.max.record.locks`: 100 to 4,000.
+    pub record_locks_max: u32,
+    /// `share.renew.acknowledge.enable`.
+    pub renew: bool,
+    /// `share.heartbeat.interval.ms`.
+    pub heartbeat_interval_ms: i32,
+    /// `share.session.timeout.ms`.
+    pub session_timeout_ms: i32,
+    /// `sluice.share.key.max.inflight`: records of a key that may be in flight.
+    pub key_inflight_max: u32,
+    /// `sluice.share.poison`.
+    pub poison: Poison,
+    /// `sluice.share.retry.backoff.ms`: 0 is no wait.
+    pub backoff_ms: i64,
+    /// `sluice.share.retry.backoff.max.ms`.
+    pub backoff_max_ms: i64,
+    /// `sluice.share.disconnect.grace.ms`; `None`: one and a half heartbeat intervals.
+    pub disconnect_grace_ms: Option<i64>,
+    /// `sluice.share.hold.target.ms`: 0 turns the hold bounds off.
+    pub hold_target_ms: i64,
+    /// `sluice.share.window.bytes`.
+    pub window_bytes_max: u64,
+    /// `sluice.share.sync.ms`.
+    pub sync_ms: i64,
+}
+
+impl Default for ShareConfig {
+    fn default() -> Self {
+        Self {
+            order: ShareOrder::None,
+            reset: ShareReset::Latest,
+            read_committed: false,
+            lock_ms: 30_000,
+            delivery_count_max: 5,
+            record_locks_max: 2_000,
+            renew: true,
+            heartbeat_interval_ms: 5_000,
+            session_timeout_ms: 45_000,
+            key_inflight_max: 1,
+            poison: Poison::Skip,
+            backoff_ms: 0,
+            backoff_max_ms: 60_000,
+            disconnect_grace_ms: None,
+            hold_target_ms: 100,
+            window_bytes_max: 16 << 20,
+            sync_ms: 100,
+        }
+    }
+}
+
+impl ShareConfig {
+    /// How long the leases of a member without a connection stay with it.
+    #[must_use]
+    pub fn grace_ms(&self) -> i64 {
+        self.disconnect_grace_ms.unwrap_or(i64::from(self.heartbeat_interval_ms) * 3 / 2)
+    }
+}
+
+/// What a share request is told when it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// The partition is not here (UNKNOWN_TOPIC_OR_PARTITION).
+    #[error("unknown partition")]
+    UnknownPartition,
+    /// The topic id is not known (UNKNOWN_TOPIC_ID).
+    #[error("unknown topic id")]
+    UnknownTopicId,
+    /// The request is malformed (INVALID_REQUEST).
+    #[error("invalid request")]
+    InvalidRequest,
+    /// The member does not hold what it acknowledges (INVALID_RECORD_STATE).
+    #[error("the member does not hold this record")]
+    InvalidRecordState,
+    /// There is no such session (SHARE_SESSION_NOT_FOUND).
+    #[error("unknown share session")]
+    SessionNotFound,
+    /// The session's epoch is another one (INVALID_SHARE_SESSION_EPOCH).
+    #[error("invalid share session epoch")]
+    InvalidSessionEpoch,
+    /// There are too many sessions (SHARE_SESSION_LIMIT_REACHED).
+    #[error("too many share sessions")]
+    SessionLimit,
+    /// The group is used in another way (NON_EMPTY_GROUP).
+    #[error("group is not empty")]
+    NonEmptyGroup,
+    /// State could not be written or read (KAFKA_STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE): try again.
+    #[error("share state is not available now")]
+    Unavailable,
+}
