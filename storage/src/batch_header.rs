@@ -11,7 +11,6 @@ const LENGTH_OVERHEAD: usize = 12;
 /// Where the bytes begin that the CRC covers.
 pub(crate) const CRC_COVERED_FROM: usize = 21;
 const MAGIC: u8 = 2;
-const TRANSACTIONAL: i16 = 0x10;
 const CONTROL: i16 = 0x20;
 const LOG_APPEND_TIME: i16 = 0x08;
 
@@ -83,10 +82,6 @@ impl BatchHeader {
 
     pub(crate) fn is_control(&self) -> bool {
         self.attributes & CONTROL != 0
-    }
-
-    pub(crate) fn is_transactional(&self) -> bool {
-        self.attributes & TRANSACTIONAL != 0
     }
 
     pub(crate) fn is_log_append_time(&self) -> bool {

@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn reads_what_it_wrote_and_nothing_from_a_damaged_file() {
         let disk = SimDisk::new(1);
-        let offsets = OffsetCheckpoint::from([(("a.b".into(), 0), Offset(7)), (("a.b".into(), 1), Offset(0))]);
+        let offsets =
+            OffsetCheckpoint::from([(("a.b".into(), 0), Offset(7)), (("a.b".into(), 1), Offset(0))]);
         write(&disk, LOG_START, &offsets).unwrap();
         assert_eq!(disk.read(LOG_START).unwrap().unwrap(), b"0\n2\na.b 0 7\na.b 1 0\n");
         assert_eq!(read(&disk, LOG_START).unwrap(), offsets);

@@ -115,7 +115,8 @@ pub fn from_base64(text: &str) -> Option<[u8; 16]> {
             _ => return None,
         };
         // 22 digits hold 132 bits: of the last one only the upper two count.
-        bits = if index < 21 { (bits << 6) | u128::from(value) } else { (bits << 2) | u128::from(value >> 4) };
+        bits =
+            if index < 21 { (bits << 6) | u128::from(value) } else { (bits << 2) | u128::from(value >> 4) };
     }
     Some(bits.to_be_bytes())
 }

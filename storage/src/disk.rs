@@ -101,6 +101,15 @@ pub trait Disk: Send + Sync + Debug {
         Ok(Some(bytes))
     }
 
+    /// A file's length in bytes; `None` when there is none of that name.
+    fn read_len(&self, path: &str) -> io::Result<Option<u64>> {
+        match self.open(path) {
+            Ok(file) => file.len().map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Replaces a file's content as one step that survives a power cut: whoever reads it finds the old or the
     /// new content, never a mixture.
     fn write_atomic(&self, path: &str, bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,7 @@
 //! Settings as plain data, and the limits of the crate, asserted against each other in one place.
 
+use records::TimestampType;
+
 /// Bytes of a batch's header (Kafka's `DefaultRecordBatch.RECORD_BATCH_OVERHEAD`).
 pub const BATCH_HEADER_BYTES: usize = 61;
 /// A log file's size limit: positions in `.index` are signed 32-bit numbers.
@@ -30,6 +32,7 @@ pub const SLIM_PLAIN_BYTES_MAX: usize = 4 * 1024;
 pub const SELECT_READ_BYTES: u64 = 128 * 1024;
 
 const _: () = {
+    assert!(BATCH_HEADER_BYTES == records::batch::HEADER_LEN);
     assert!(SEGMENT_BYTES_MIN as usize > BATCH_HEADER_BYTES);
     assert!(WALK_WINDOW_BYTES > BATCH_HEADER_BYTES);
     assert!(RECOVERY_WINDOW_BYTES >= WALK_WINDOW_BYTES);
@@ -67,16 +70,6 @@ impl Default for Options {
             producer_expiry_ms: 86_400_000,
         }
     }
-}
-
-/// Which time a record bears (`message.timestamp.type`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimestampType {
-    /// The producer's.
-    #[default]
-    Create,
-    /// The broker's, at append.
-    LogAppend,
 }
 
 /// Settings of one partition log, under Kafka's names and with Kafka's defaults.

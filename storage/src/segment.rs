@@ -4,8 +4,6 @@
 //! failed write that was not cut off yet. Every index entry names a batch below `size`.
 
 mod locate;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +17,8 @@ use crate::lazy_file::LazyFile;
 use crate::options::{LogConfig, WALK_WINDOW_BYTES};
 use crate::walk::{Step, Walk};
 
+pub(crate) use locate::Place;
+
 /// The files of one segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -30,7 +30,8 @@ pub(crate) struct Segment {
     largest: Option<Largest>,
     since_index: u64,
     first_timestamp: Option<i64>,
-    created_ms: i64,
+    since_ms: Option<i64>,
+    indexes_fit: bool,
 }
 
 /// The highest timestamp of a segment, and the last offset of the first batch that bears it. -1 for none.
@@ -50,7 +51,7 @@ pub(crate) struct Found {
 
 impl Found {
     /// Whether the index files can be what belongs to the log file; their content is another question.
-    pub(crate) fn indexes_fit(&self) -> bool {
+    fn indexes_fit(&self) -> bool {
         self.index.is_some_and(|len| len.is_multiple_of(offset::ENTRY_BYTES as u64))
             && self.time_index.is_some_and(|len| len.is_multiple_of(time::ENTRY_BYTES as u64))
     }
@@ -71,7 +72,7 @@ pub(crate) fn base_of(name: &str, suffix: &str) -> Option<Offset> {
 
 impl Segment {
     /// A segment that is on the disk already. Its size is taken as it is: recovery corrects it.
-    pub(crate) fn existing(disk: &Arc<dyn Disk>, directory: &str, base: Offset, found: Found, now_ms: i64) -> Self {
+    pub(crate) fn existing(disk: &Arc<dyn Disk>, directory: &str, base: Offset, found: Found) -> Self {
         let file = |suffix| LazyFile::new(disk, join(directory, &file_name(base, suffix)));
         Self {
             base,
@@ -82,13 +83,14 @@ impl Segment {
             largest: None,
             since_index: 0,
             first_timestamp: None,
-            created_ms: now_ms,
+            since_ms: None,
+            indexes_fit: found.indexes_fit(),
         }
     }
 
     /// A new, empty segment. The caller syncs the directory before anything in it counts as durable.
-    pub(crate) fn create(disk: &Arc<dyn Disk>, directory: &str, base: Offset, now_ms: i64) -> io::Result<Self> {
-        let mut segment = Self::existing(disk, directory, base, Found::default(), now_ms);
+    pub(crate) fn create(disk: &Arc<dyn Disk>, directory: &str, base: Offset) -> io::Result<Self> {
+        let mut segment = Self::existing(disk, directory, base, Found::default());
         segment.offsets.clear()?;
         segment.times.clear()?;
         segment.log.create()?;
@@ -98,6 +100,11 @@ impl Segment {
 
     pub(crate) fn base(&self) -> Offset {
         self.base
+    }
+
+    /// Whether the index files that were found can belong to the log file, by their lengths.
+    pub(crate) fn indexes_fit(&self) -> bool {
+        self.indexes_fit
     }
 
     /// Bytes of whole batches.
@@ -143,11 +150,21 @@ impl Segment {
                 *self.first_timestamp.insert(header.max_timestamp)
             }
         };
-        Ok(if first >= 0 { timestamp.saturating_sub(first) } else { now_ms.saturating_sub(self.created_ms) })
+        Ok(if first >= 0 { timestamp.saturating_sub(first) } else { self.held_ms(now_ms) })
+    }
+
+    /// How long this process has known the segment, counted from the first time that somebody asked.
+    pub(crate) fn held_ms(&mut self, now_ms: i64) -> i64 {
+        now_ms.saturating_sub(*self.since_ms.get_or_insert(now_ms))
     }
 
     /// Writes a stamped batch behind the last one, as one write. After an error the file must be cut back.
-    pub(crate) fn append(&mut self, batch: &[u8], header: &BatchHeader, config: &LogConfig) -> io::Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        batch: &[u8],
+        header: &BatchHeader,
+        config: &LogConfig,
+    ) -> io::Result<()> {
         self.log.get()?.write_all_at(batch, self.size)?;
         self.note(header, self.size, config.index_interval_bytes)?;
         self.size += header.size;
@@ -239,6 +256,7 @@ impl Segment {
             }
         };
         self.size = walk.position();
+        self.indexes_fit = true;
         self.seal()?;
         Ok((next, broken))
     }

@@ -127,8 +127,7 @@ struct Window {
 impl Window {
     /// `len` bytes at `position`, `None` when the file ends before; reads ahead, but never beyond `end`.
     fn get(&mut self, position: u64, len: usize, end: u64) -> io::Result<Option<&[u8]>> {
-        let inside =
-            position >= self.start && position + len as u64 <= self.start + self.bytes.len() as u64;
+        let inside = position >= self.start && position + len as u64 <= self.start + self.bytes.len() as u64;
         if !inside {
             let want = usize::try_from(end - position).unwrap_or(usize::MAX).min(self.capacity).max(len);
             self.bytes.resize(want, 0);

@@ -32,6 +32,7 @@ struct State {
     failing_reads: Option<String>,
     locked: Arc<()>,
     syncs: u64,
+    life: u64,
 }
 
 /// A directory has no file.
@@ -85,6 +86,7 @@ impl SimDisk {
                 failing_reads: None,
                 locked: Arc::new(()),
                 syncs: 0,
+                life: 0,
             })),
         }
     }
@@ -125,7 +127,8 @@ impl Disk for SimDisk {
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let state = self.state.lock();
         let content = state.file(path)?;
-        Ok(Arc::new(SimFile { path: path.to_owned(), content, disk: Arc::clone(&self.state) }))
+        let life = state.life;
+        Ok(Arc::new(SimFile { path: path.to_owned(), content, disk: Arc::clone(&self.state), life }))
     }
 
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -135,7 +138,7 @@ impl Disk for SimDisk {
             Some(Node { file: Some(content) }) => {
                 let content = Arc::clone(content);
                 let mut inner = content.lock();
-                state.used -= inner.now.len() as u64;
+                state.free(inner.now.len());
                 inner.now.clear();
                 inner.pending.push(FileOp::SetLen(0));
                 drop(inner);
@@ -150,7 +153,8 @@ impl Disk for SimDisk {
                 content
             }
         };
-        Ok(Arc::new(SimFile { path: path.to_owned(), content, disk: Arc::clone(&self.state) }))
+        let life = state.life;
+        Ok(Arc::new(SimFile { path: path.to_owned(), content, disk: Arc::clone(&self.state), life }))
     }
 
     fn create_dir(&self, path: &str) -> io::Result<()> {
@@ -184,8 +188,8 @@ impl Disk for SimDisk {
             return Err(io::ErrorKind::NotFound.into());
         }
         if let Some(Node { file: Some(replaced) }) = state.names.get(to) {
-            let freed = replaced.lock().now.len() as u64;
-            state.used -= freed;
+            let freed = replaced.lock().now.len();
+            state.free(freed);
         }
         move_subtree(&mut state.names, from, to);
         let below = format!("{from}/");
@@ -209,8 +213,8 @@ impl Disk for SimDisk {
 
     fn remove_file(&self, path: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        let freed = state.file(path)?.lock().now.len() as u64;
-        state.used -= freed;
+        let freed = state.file(path)?.lock().now.len();
+        state.free(freed);
         state.names.remove(path);
         state.journal.push(NameOp::Remove(path.to_owned()));
         Ok(())
@@ -285,6 +289,10 @@ impl State {
         }
     }
 
+    fn free(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes as u64);
+    }
+
     /// SplitMix64: small, seeded, and good enough to choose what a crash takes.
     fn random(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -321,6 +329,7 @@ impl State {
         self.names = names;
         self.used = used;
         self.locked = Arc::new(());
+        self.life += 1;
     }
 
     fn survivor(&mut self, content: &Content) -> Vec<u8> {
@@ -405,6 +414,8 @@ struct SimFile {
     path: String,
     content: Arc<Mutex<Content>>,
     disk: Arc<Mutex<State>>,
+    /// Which life of the machine opened it: after a crash it takes no room of the new one's disk.
+    life: u64,
 }
 
 impl DiskFile for SimFile {
@@ -440,7 +451,9 @@ impl DiskFile for SimFile {
         let op = FileOp::Write(position, bytes[..written].to_vec());
         op.apply(&mut content.now);
         content.pending.push(op);
-        state.used += content.now.len() as u64 - before;
+        if self.life == state.life {
+            state.used += content.now.len() as u64 - before;
+        }
         result
     }
 
@@ -451,7 +464,10 @@ impl DiskFile for SimFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         let mut content = self.content.lock();
-        state.used = state.used - content.now.len() as u64 + len;
+        if self.life == state.life {
+            state.free(content.now.len());
+            state.used += len;
+        }
         let op = FileOp::SetLen(len);
         op.apply(&mut content.now);
         content.pending.push(op);

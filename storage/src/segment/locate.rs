@@ -41,7 +41,9 @@ impl Segment {
         let mut walk = self.walk(position, WALK_WINDOW_BYTES)?;
         loop {
             match walk.step()? {
-                Step::Batch(header, position) if wanted(&header) => return Ok(Place::Batch(header, position)),
+                Step::Batch(header, position) if wanted(&header) => {
+                    return Ok(Place::Batch(header, position));
+                }
                 Step::Batch(..) => {}
                 Step::End => return Ok(Place::End),
                 Step::Broken(_) => return Ok(Place::Damaged(walk.position())),
@@ -78,6 +80,11 @@ impl Segment {
                 Step::Broken(_) => return Ok((walk.position(), None)),
             }
         }
+    }
+
+    /// A position from which on every batch at or behind `offset` lies.
+    pub(crate) fn position_before(&mut self, offset: Offset) -> io::Result<u64> {
+        if offset <= self.base { Ok(0) } else { self.offsets.floor(offset) }
     }
 
     /// From which position on a record with at least `timestamp` can be.
