@@ -223,9 +223,13 @@ impl Config {
             .text("node.id")
             .or_else(|| raw.text("broker.id").filter(|id| *id != "-1"))
             .map_or(1, |id| id.parse().expect("checked by the table"));
-        for bounded in ["session.timeout.ms", "heartbeat.interval.ms", "record.lock.duration.ms",
-            "delivery.count.limit", "partition.max.record.locks"]
-        {
+        for bounded in [
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
+            "record.lock.duration.ms",
+            "delivery.count.limit",
+            "partition.max.record.locks",
+        ] {
             raw.within_bounds("group.share", bounded)?;
         }
         for bounded in ["session.timeout.ms", "heartbeat.interval.ms"] {
@@ -318,7 +322,11 @@ impl Config {
         {
             return Effective { value: Some(default.to_owned()), overridden: false, synonyms };
         }
-        Effective { value: synonyms.first().map(|(_, value, _)| value.clone()), overridden: own.is_some(), synonyms }
+        Effective {
+            value: synonyms.first().map(|(_, value, _)| value.clone()),
+            overridden: own.is_some(),
+            synonyms,
+        }
     }
 
     /// A topic's setting that is a number.
@@ -373,7 +381,9 @@ impl<'a> Raw<'a> {
         if self.number(&least) <= value && value <= self.number(&largest) {
             return Ok(());
         }
-        Err(ConfigError::Contradiction(format!("{prefix}.{name}={value} is not between {least} and {largest}")))
+        Err(ConfigError::Contradiction(format!(
+            "{prefix}.{name}={value} is not between {least} and {largest}"
+        )))
     }
 }
 

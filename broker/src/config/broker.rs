@@ -13,16 +13,12 @@ const I64_FROM_0: Kind = Kind::Long(0, i64::MAX);
 const I64_FROM_MINUS_1: Kind = Kind::Long(-1, i64::MAX);
 const FOREVER: Option<&str> = Some("9223372036854775807");
 
-const fn on(
-    name: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    doc: &'static str,
-) -> Definition {
+const fn on(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> Definition {
     Definition::new(name, kind, default, doc)
 }
 
 /// Every setting that a configuration file may hold and that has an effect.
+#[rustfmt::skip] // one setting a line
 pub const BROKER: &[Definition] = &[
     // Identity and listeners.
     on("node.id", I32_FROM_0, None, "The number of this node in what clients are told."),

@@ -127,11 +127,9 @@ impl Definition {
             Kind::List(words) => {
                 let entries = list(trimmed);
                 match entries.iter().find(|entry| !words.is_empty() && !words.contains(entry)) {
-                    Some(entry) => refuse(format!(
-                        "{} is not one of {}",
-                        entry.escape_debug(),
-                        words.join(", ")
-                    )),
+                    Some(entry) => {
+                        refuse(format!("{} is not one of {}", entry.escape_debug(), words.join(", ")))
+                    }
                     None => Ok(entries.join(",")),
                 }
             }
@@ -153,7 +151,7 @@ pub fn list(value: &str) -> Vec<&str> {
 
 fn within<T>(value: &str, low: T, high: T) -> Result<String, String>
 where
-    T: std::str::FromStr + PartialOrd + fmt::Display,
+    T: std::str::FromStr + PartialOrd + Copy + fmt::Display,
 {
     match value.parse::<T>() {
         Ok(number) if low <= number && number <= high => Ok(number.to_string()),

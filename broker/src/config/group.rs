@@ -24,6 +24,7 @@ const fn on(
 const ANY: Kind = Kind::Int(1, i32::MAX);
 
 /// The settings that a group may have, by name. Those of Kafka keep its meaning; ours begin with `sluice.`.
+#[rustfmt::skip] // one setting a line
 pub const GROUP: &[Definition] = &[
     on("consumer.heartbeat.interval.ms", ANY, None, broker!("group.consumer.heartbeat.interval.ms"), "How often members of consumer groups are told to report."),
     on("consumer.session.timeout.ms", ANY, None, broker!("group.consumer.session.timeout.ms"), "A member of a consumer group that is silent for so long has left."),
@@ -45,6 +46,7 @@ pub const GROUP: &[Definition] = &[
 ];
 
 /// Broker settings that bound a group's: (group setting, least, largest).
+#[rustfmt::skip] // one setting a line
 const BOUNDS: &[(&str, &str, &str)] = &[
     ("consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
     ("consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
@@ -183,7 +185,9 @@ mod tests {
     fn durations() {
         assert_eq!(reset("by_duration:PT1H"), Some(ShareReset::ByDuration(3_600_000)));
         assert_eq!(reset("by_duration:P2DT3M4.5S"), Some(ShareReset::ByDuration(172_984_500)));
-        for bad in ["by_duration:", "by_duration:P", "by_duration:PT", "by_duration:PT1X", "by_duration:PT-1H", "x"] {
+        for bad in
+            ["by_duration:", "by_duration:P", "by_duration:PT", "by_duration:PT1X", "by_duration:PT-1H", "x"]
+        {
             assert_eq!(reset(bad), None, "{bad}");
         }
     }

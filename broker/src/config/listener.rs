@@ -46,7 +46,9 @@ pub(super) fn one(text: &str, setting: &str) -> Result<HostPort, ConfigError> {
         )));
     }
     match text.split_once("://") {
-        Some((protocol, address)) if protocol.eq_ignore_ascii_case("PLAINTEXT") => host_port(address, setting),
+        Some((protocol, address)) if protocol.eq_ignore_ascii_case("PLAINTEXT") => {
+            host_port(address, setting)
+        }
         Some((protocol, _)) => Err(ConfigError::Contradiction(format!(
             "{setting}: {} is not served: use PLAINTEXT://HOST:PORT",
             protocol.escape_debug()

@@ -46,8 +46,10 @@ fn defaults_are_kafkas() {
 
 #[test]
 fn a_file_in_kafkas_format_is_read() {
-    let config = load("process.roles=broker,controller\nnode.id=7\nlisteners=PLAINTEXT://:0\nnum.partitions=3\n\
-                       log.retention.hours=1\nlog.dirs=/var/lib/sluice\n")
+    let config = load(
+        "process.roles=broker,controller\nnode.id=7\nlisteners=PLAINTEXT://:0\nnum.partitions=3\n\
+                       log.retention.hours=1\nlog.dirs=/var/lib/sluice\n",
+    )
     .unwrap();
     assert_eq!(config.node_id, 7);
     assert_eq!(config.partitions_default, 3);

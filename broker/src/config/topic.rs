@@ -22,6 +22,7 @@ const I64_FROM_0: Kind = Kind::Long(0, i64::MAX);
 const FOREVER: Option<&str> = Some("9223372036854775807");
 
 /// The settings that a topic may have, in Kafka's order (by name).
+#[rustfmt::skip] // one setting a line
 pub const TOPIC: &[Definition] = &[
     on("cleanup.policy", Kind::List(&["compact", "delete"]), None, broker!["log.cleanup.policy"], "How old records leave: delete by age and size, compact by key, or both."),
     on("compression.gzip.level", Kind::Int(-1, 9), None, broker!["compression.gzip.level"], "Level of gzip where the broker compresses."),
