@@ -158,7 +158,7 @@ impl ShareRun {
     /// Each client draws from a seed of its own, the same in every run.
     fn with_seed(&mut self, probe: Probe) -> Probe {
         self.seed += 1;
-        probe.option("seed", self.seed)
+        probe.option("seed", &self.seed.to_string())
     }
 }
 

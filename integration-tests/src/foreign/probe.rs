@@ -105,8 +105,8 @@ impl Probe {
 
     /// Adds an option of `foreign/README.md`, without its dashes.
     #[must_use]
-    pub fn option(mut self, name: &str, value: impl ToString) -> Self {
-        self.options.push((format!("--{name}"), value.to_string()));
+    pub fn option(mut self, name: &str, value: &str) -> Self {
+        self.options.push((format!("--{name}"), value.to_owned()));
         self
     }
 
