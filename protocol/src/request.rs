@@ -1,0 +1,145 @@
+//! From a body to a typed request.
+
+use bytes::Bytes;
+use kafka_wire_core::{ApiVersion, DecodeLimits, Decoder, KafkaDecode, StrBytes};
+
+use crate::api::ApiKey;
+use crate::decode::{DecodeError, Read, Reader};
+use crate::encode::{EncodeError, Write, Writer};
+use crate::header::RequestHeader;
+use crate::limits::decoded_bytes_max;
+use crate::messages::{
+    fetch, key_share_acknowledge, key_share_fetch, produce, share_acknowledge, share_fetch,
+};
+use crate::wire;
+
+macro_rules! requests {
+    (own { $($own:ident($Own:ty),)* } generated { $($generated:ident($Generated:ty),)* }) => {
+        /// One decoded request; a variant for each API of the table.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs)]
+        pub enum Request {
+            $($own($Own),)*
+            $($generated($Generated),)*
+        }
+
+        impl Request {
+            /// Decodes a body in a version of its API. Bytes behind the body are ignored, as Kafka ignores
+            /// them. What it allocates stays within [`decoded_bytes_max`] of (`key`, `body.len()`).
+            ///
+            /// # Errors
+            /// [`DecodeError::UnsupportedVersion`] for a version that the table does not serve, any other for
+            /// malformed or hostile bytes. Kafka closes the connection on all of them.
+            pub fn decode(key: ApiKey, version: i16, body: Bytes) -> Result<Self, DecodeError> {
+                if !key.api().serves(version) {
+                    return Err(DecodeError::UnsupportedVersion { name: key.name(), version });
+                }
+                match key {
+                    $(ApiKey::$own => own_body(key, version, body).map(Self::$own),)*
+                    $(ApiKey::$generated => generated_body(key, version, body).map(Self::$generated),)*
+                }
+            }
+
+            /// The API of this request.
+            #[must_use]
+            pub const fn key(&self) -> ApiKey {
+                match self {
+                    $(Self::$own(_) => ApiKey::$own,)*
+                    $(Self::$generated(_) => ApiKey::$generated,)*
+                }
+            }
+        }
+    };
+}
+
+requests! {
+    own {
+        Produce(produce::ProduceRequest),
+        Fetch(fetch::FetchRequest),
+        ShareFetch(share_fetch::ShareFetchRequest),
+        ShareAcknowledge(share_acknowledge::ShareAcknowledgeRequest),
+        KeyShareFetch(key_share_fetch::KeyShareFetchRequest),
+        KeyShareAcknowledge(key_share_acknowledge::KeyShareAcknowledgeRequest),
+    }
+    generated {
+        ListOffsets(wire::ListOffsetsRequest),
+        Metadata(wire::MetadataRequest),
+        OffsetCommit(wire::OffsetCommitRequest),
+        OffsetFetch(wire::OffsetFetchRequest),
+        FindCoordinator(wire::FindCoordinatorRequest),
+        JoinGroup(wire::JoinGroupRequest),
+        Heartbeat(wire::HeartbeatRequest),
+        LeaveGroup(wire::LeaveGroupRequest),
+        SyncGroup(wire::SyncGroupRequest),
+        DescribeGroups(wire::DescribeGroupsRequest),
+        ListGroups(wire::ListGroupsRequest),
+        ApiVersions(wire::ApiVersionsRequest),
+        CreateTopics(wire::CreateTopicsRequest),
+        DeleteTopics(wire::DeleteTopicsRequest),
+        DeleteRecords(wire::DeleteRecordsRequest),
+        InitProducerId(wire::InitProducerIdRequest),
+        DescribeConfigs(wire::DescribeConfigsRequest),
+        CreatePartitions(wire::CreatePartitionsRequest),
+        DeleteGroups(wire::DeleteGroupsRequest),
+        IncrementalAlterConfigs(wire::IncrementalAlterConfigsRequest),
+        DescribeCluster(wire::DescribeClusterRequest),
+        ListConfigResources(wire::ListConfigResourcesRequest),
+        DescribeTopicPartitions(wire::DescribeTopicPartitionsRequest),
+        ShareGroupHeartbeat(wire::ShareGroupHeartbeatRequest),
+        ShareGroupDescribe(wire::ShareGroupDescribeRequest),
+        DescribeShareGroupOffsets(wire::DescribeShareGroupOffsetsRequest),
+    }
+}
+
+fn own_body<T: Read>(key: ApiKey, version: i16, body: Bytes) -> Result<T, DecodeError> {
+    let budget = decoded_bytes_max(key, body.len());
+    T::read(&mut Reader::new(body, version, key.api().is_flexible(version), budget))
+}
+
+fn generated_body<T: KafkaDecode>(key: ApiKey, version: i16, body: Bytes) -> Result<T, DecodeError> {
+    let mut limits = DecodeLimits::default();
+    limits.max_frame_bytes = body.len();
+    limits.max_string_bytes = body.len();
+    limits.max_bytes_bytes = body.len();
+    limits.max_array_elements = body.len();
+    limits.max_tagged_fields = body.len();
+    limits.max_tag_bytes = body.len();
+    limits.max_total_tag_bytes = body.len();
+    let _ = key;
+    let mut decoder = Decoder::new(body, limits)?;
+    Ok(T::decode(&mut decoder, ApiVersion::new(version))?)
+}
+
+/// A request of the key-share API that the client sends.
+pub trait KeyShareRequest: Sized {
+    /// Its API.
+    const KEY: ApiKey;
+
+    /// The whole frame, length prefix and header included, in the API's highest version.
+    ///
+    /// # Errors
+    /// [`EncodeError`] for a field that is too long.
+    fn into_frame(self, correlation_id: i32, client_id: Option<StrBytes>) -> Result<Bytes, EncodeError>;
+}
+
+macro_rules! key_share_requests {
+    ($($Request:ty: $key:ident;)*) => {
+        $(impl KeyShareRequest for $Request {
+            const KEY: ApiKey = ApiKey::$key;
+
+            fn into_frame(self, correlation_id: i32, client_id: Option<StrBytes>) -> Result<Bytes, EncodeError> {
+                let api = Self::KEY.api();
+                let mut writer = Writer::<std::convert::Infallible>::frame(api.max, true);
+                RequestHeader { api_key: api.key.code(), api_version: api.max, correlation_id, client_id }
+                    .write(&mut writer);
+                self.write(&mut writer);
+                Ok(writer.finish()?.into_bytes())
+            }
+        })*
+    };
+}
+
+key_share_requests! {
+    key_share_fetch::KeyShareFetchRequest: KeyShareFetch;
+    key_share_acknowledge::KeyShareAcknowledgeRequest: KeyShareAcknowledge;
+}
