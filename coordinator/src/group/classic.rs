@@ -338,14 +338,3 @@ impl ClassicGroup {
         Timer::Sync { group: Arc::clone(&self.id) }
     }
 }
-
-#[cfg(test)]
-impl ClassicGroup {
-    pub(super) fn generation(&self) -> i32 {
-        self.generation
-    }
-
-    pub(super) fn member_count(&self) -> usize {
-        self.members.len()
-    }
-}
