@@ -1,7 +1,8 @@
 //! Submissions and completions: what executors serve.
 //!
 //! An executor serves the submissions of one partition in the order in which they were made and answers each with
-//! exactly one [`Completion`]. It may share one sync among many. `S` is the executor's own way to name bytes of a
+//! exactly one [`Completion`]. A sync is taken in its place in that order and ends whenever the disk is done: what
+//! was submitted behind it does not wait. It may share one sync among many. `S` is the executor's own way to name bytes of a
 //! log (a file range, a buffer): the shard passes it on and looks only at its length.
 
 use std::sync::Arc;

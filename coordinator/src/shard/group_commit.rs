@@ -66,3 +66,6 @@ impl GroupCommit {
         Submission::Sync { op, partition }
     }
 }
+
+#[cfg(test)]
+mod tests;
