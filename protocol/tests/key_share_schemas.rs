@@ -138,9 +138,9 @@ impl Writer {
         match &mut self.source {
             Source::Random(random) if is_error => i64::from(random.error_code().code()),
             Source::Random(random) => random.i64(),
-            Source::Defaults => field
-                .get("default")
-                .map_or(0, |default| default.as_str().expect("a default is a string").parse().unwrap()),
+            Source::Defaults => field.get("default").map_or(0, |default| {
+                default.as_str().and_then(|text| text.parse().ok()).expect("a number in a string")
+            }),
         }
     }
 
@@ -177,23 +177,24 @@ fn request_body(request: Request) -> Bytes {
         other => panic!("{other:?}"),
     };
     // Length, key, version, correlation id, null client id, tags.
-    frame.unwrap().slice(4 + 2 + 2 + 4 + 2 + 1..)
+    frame.expect("short fields").slice(4 + 2 + 2 + 4 + 2 + 1..)
 }
 
 /// Encodes an answer and returns its body.
 fn response_body(response: Response) -> Bytes {
     // Length, correlation id, tags.
-    response.encode(0, 7).unwrap().into_bytes().slice(4 + 4 + 1..)
+    response.encode(0, 7).expect("short fields").into_bytes().slice(4 + 4 + 1..)
 }
 
 fn read_response(key: ApiKey, body: &[u8]) -> Response {
     let frame = Bytes::from([&[0, 0, 0, 7, 0][..], body].concat());
     if key == ApiKey::KeyShareFetch {
-        let (correlation_id, response) = KeyShareFetchResponse::from_frame(frame).unwrap();
+        let (correlation_id, response) = KeyShareFetchResponse::from_frame(frame).expect("a whole answer");
         assert_eq!(correlation_id, 7);
         Response::KeyShareFetch(response)
     } else {
-        let (correlation_id, response) = KeyShareAcknowledgeResponse::from_frame(frame).unwrap();
+        let (correlation_id, response) =
+            KeyShareAcknowledgeResponse::from_frame(frame).expect("a whole answer");
         assert_eq!(correlation_id, 7);
         Response::KeyShareAcknowledge(response)
     }

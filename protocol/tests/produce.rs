@@ -165,10 +165,11 @@ proptest! {
 
 fn second_library_agrees(body: Bytes, version: i16) -> Result<(), TestCaseError> {
     let mut left = body.clone();
-    let read = kafka_protocol::messages::ProduceResponse::decode(&mut left, version).unwrap();
+    let read = kafka_protocol::messages::ProduceResponse::decode(&mut left, version)
+        .expect("what we write is readable");
     prop_assert!(left.is_empty());
     let mut again = BytesMut::new();
-    read.encode(&mut again, version).unwrap();
+    read.encode(&mut again, version).expect("what was read can be written");
     prop_assert_eq!(again.freeze(), body);
     Ok(())
 }

@@ -238,10 +238,10 @@ fn second_library_agrees<T: Decodable + Encodable>(body: Bytes, version: i16) ->
         return Ok(());
     }
     let mut left = body.clone();
-    let read = T::decode(&mut left, version).unwrap();
+    let read = T::decode(&mut left, version).expect("what we write is readable");
     prop_assert!(left.is_empty());
     let mut again = BytesMut::new();
-    read.encode(&mut again, version).unwrap();
+    read.encode(&mut again, version).expect("what was read can be written");
     prop_assert_eq!(again.freeze(), body);
     Ok(())
 }

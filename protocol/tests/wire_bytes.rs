@@ -8,21 +8,24 @@ use protocol::{ApiKey, ErrorCode, Preamble, Refusal, Request, RequestHeader, Res
 
 fn hex(text: &str) -> Bytes {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("two hex digits"))
+        .collect()
 }
 
 /// The frame behind its prefix, which must count it.
 fn frame(text: &str) -> Bytes {
     let bytes = hex(text);
-    let length = parse_prefix(bytes[..4].try_into().unwrap(), 1 << 20).unwrap();
+    let length = parse_prefix(bytes[..4].try_into().expect("a prefix"), 1 << 20).expect("a length");
     assert_eq!(length, bytes.len() - 4);
     bytes.slice(4..)
 }
 
 fn decode(frame: &Bytes) -> (RequestHeader, Request) {
-    let (header, body) = RequestHeader::decode(frame).unwrap();
-    let key = ApiKey::route(header.api_key, header.api_version).unwrap();
-    let request = Request::decode(key, header.api_version, body).unwrap();
+    let (header, body) = RequestHeader::decode(frame).expect("a header");
+    let key = ApiKey::route(header.api_key, header.api_version).expect("a served version");
+    let request = Request::decode(key, header.api_version, body).expect("a body");
     (header, request)
 }
 

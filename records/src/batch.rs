@@ -6,6 +6,7 @@ pub mod build;
 pub mod records;
 pub mod slim;
 pub mod stamp;
+pub mod validate;
 
 use crate::RecordError;
 use crate::compression::Codec;
@@ -15,6 +16,7 @@ pub use build::BatchBuilder;
 pub use records::{Header, Headers, Record, Records};
 pub use slim::SlimBuilder;
 pub use stamp::stamp;
+pub use validate::{Rules, Validated, ValidationError, validate};
 
 /// Bytes of a batch's header.
 pub const HEADER_LEN: usize = 61;

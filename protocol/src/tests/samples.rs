@@ -88,7 +88,7 @@ pub(super) fn random(key: ApiKey, version: i16, seed: u64) -> Vec<u8> {
 }
 
 /// Longest body that [`swollen`] makes.
-const SWOLLEN_BYTES_MAX: usize = 300_000;
+const SWOLLEN_BYTES_MAX: usize = 100_000;
 
 /// A valid body of the shortest elements: `counts` by depth (the last for all deeper ones), and `tags` unknown
 /// tags in every struct. `None` if it gets too long.

@@ -122,7 +122,7 @@ pub fn join(segments: protocol::Segments<Range>) -> Bytes {
     assert_eq!(total, inline, "the total is known up front");
     let frame = segments.read_files(|range| range.0).into_bytes();
     assert_eq!(frame.len(), total);
-    let prefix = i32::from_be_bytes(frame[..4].try_into().unwrap());
+    let prefix = i32::from_be_bytes(frame[..4].try_into().expect("a frame has a prefix"));
     assert_eq!(prefix as usize, total - 4, "the prefix counts what follows it");
     frame.slice(4..)
 }

@@ -1,0 +1,3 @@
+//! Planners: what is read for a request, or how long it waits. They decide; the shard carries out.
+
+pub mod fetch;
