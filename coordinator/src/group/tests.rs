@@ -1,0 +1,1 @@
+//! Cases and properties of the group coordinator.
