@@ -49,5 +49,8 @@ const _: () = {
     assert!(PARKED_FETCHES_MAX <= PARKED_PARTS_MAX, "each parked fetch may name one partition");
     assert!(GROUP_BATCH_BYTES_MAX <= MESSAGE_BYTES_MAX / 2, "two decisions of half a batch fit the log");
     assert!(GROUP_SYNC_AFTER.0 <= 100_000, "a commit is on the disk 100 ms after its answer");
-    assert!(GROUP_SYNC_AFTER.0 < GROUP_RELOAD_AFTER.0, "a failing disk is asked less often than a working one");
+    assert!(
+        GROUP_SYNC_AFTER.0 < GROUP_RELOAD_AFTER.0,
+        "a failing disk is asked less often than a working one"
+    );
 };

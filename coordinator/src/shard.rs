@@ -68,7 +68,7 @@ impl<S: Slice> Shard<S> {
             produces: Produces::default(),
             fetches: Fetches::new(&limits),
             offsets: Offsets::default(),
-            groups: Groups::new(&limits),
+            groups: Groups::new(limits),
             group_commit: GroupCommit::default(),
             out: Outbox::default(),
         }

@@ -15,7 +15,7 @@ use records::ids::PartitionId;
 
 use crate::command::{Ticket, TopicImage};
 use crate::group::{
-    GroupCommand, GroupContext, GroupDecision, GroupError, GroupLimits, GroupPartition, GroupReply, ShareMembership,
+    GroupCommand, GroupContext, GroupDecision, GroupError, GroupPartition, GroupReply, ShareMembership,
 };
 use crate::io::{AppendError, Appended, IoError, LogFacts, OpId, Origin, Submission};
 use crate::limits::{CONSUMER_OFFSETS, Limits};
@@ -36,7 +36,6 @@ use slot::{Held, Slot, State};
 #[derive(Debug)]
 pub(super) struct Groups {
     limits: Limits,
-    group_limits: GroupLimits,
     topics: Arc<TopicImage>,
     share_configs: BTreeMap<Arc<str>, Arc<ShareConfig>>,
     /// How many partitions `__consumer_offsets` has; as in Kafka what it had when it was first seen, since groups are
@@ -54,13 +53,13 @@ pub(super) struct Groups {
     due: BTreeSet<(Mono, i32)>,
     /// What the share machine is told at the end of the round.
     share_events: Vec<ShareMembership>,
+    stopping: bool,
 }
 
 impl Groups {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
-            limits: limits.clone(),
-            group_limits: limits.groups.clone(),
+            limits,
             topics: Arc::default(),
             share_configs: BTreeMap::new(),
             count: None,
@@ -71,6 +70,7 @@ impl Groups {
             touched: BTreeSet::new(),
             due: BTreeSet::new(),
             share_events: Vec::new(),
+            stopping: false,
         }
     }
 
@@ -87,14 +87,8 @@ impl Groups {
             return;
         }
         let state = State::Loading;
-        let slot = Slot {
-            partition,
-            state,
-            in_flight: None,
-            pending: VecDeque::new(),
-            sync_at: None,
-            due_at: None,
-        };
+        let slot =
+            Slot { partition, state, in_flight: None, pending: VecDeque::new(), sync_at: None, due_at: None };
         self.slots.insert(index, slot);
         self.indexes.insert(partition, index);
         if facts.log_start >= facts.end {
@@ -133,7 +127,13 @@ impl Groups {
     }
 
     /// Serves a command.
-    pub(super) fn command<S>(&mut self, now: Now, ticket: Ticket, command: GroupCommand, out: &mut Outbox<S>) {
+    pub(super) fn command<S>(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        command: GroupCommand,
+        out: &mut Outbox<S>,
+    ) {
         let Some(group) = group_of(&command) else {
             return out.reply(ticket, Reply::Group(GroupReply::Listed(self.list())));
         };
@@ -168,6 +168,13 @@ impl Groups {
                 partition.cancel(ticket);
             }
         }
+    }
+
+    /// The broker stops: joins and syncs that wait, and those to come, are told to try again. What needs no wait is
+    /// served to the end.
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+        self.touched.extend(self.slots.keys());
     }
 
     /// A load is over.
@@ -237,9 +244,16 @@ impl Groups {
             self.tick(now, index, out);
         }
         for index in std::mem::take(&mut self.touched) {
+            if self.stopping {
+                self.decide(index, out, |partition, _| GroupDecision {
+                    replies: partition.release_parked(),
+                    ..GroupDecision::default()
+                });
+            }
             self.append(now, index, out);
             self.schedule(index);
         }
+        self.touched.clear();
         std::mem::take(&mut self.share_events)
     }
 
@@ -293,7 +307,7 @@ impl Groups {
 
     fn serve<S>(&mut self, now: Now, index: i32, batches: &[Bytes], out: &mut Outbox<S>) {
         let Some(slot) = self.slots.get_mut(&index) else { return };
-        let mut partition = GroupPartition::new(self.group_limits.clone());
+        let mut partition = GroupPartition::new(self.limits.groups.clone());
         for batch in batches {
             partition.replay(batch);
         }
@@ -311,7 +325,7 @@ impl Groups {
         out: &mut Outbox<S>,
         decide: impl FnOnce(&mut GroupPartition, &GroupContext<'_>) -> GroupDecision,
     ) {
-        let slot = self.slots.get_mut(&index).expect("the caller knows the slot");
+        let Some(slot) = self.slots.get_mut(&index) else { return };
         let State::Serving(partition) = &mut slot.state else { return };
         let cx = GroupContext { topics: &self.topics, share_configs: &self.share_configs };
         let decision = decide(partition, &cx);

@@ -114,7 +114,10 @@ impl<S: Slice> Shard<S> {
             }
             Fact::ConnectionClosed(connection) => self.fetches.connection_closed(connection),
             Fact::GiveWay(ticket) => self.fetches.hurry(now, ticket),
-            Fact::Stopping => self.fetches.stop(now),
+            Fact::Stopping => {
+                self.fetches.stop(now);
+                self.groups.stop();
+            }
             Fact::Topics(topics) => self.groups.topics_changed(now, &topics, &mut self.out),
             Fact::ShareConfigured(group, config) => self.groups.share_configured(&group, &config),
             Fact::AnswerWritten(_) | Fact::MemberSeen { .. } => {}

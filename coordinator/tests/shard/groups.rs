@@ -50,13 +50,8 @@ fn group(world: &mut World, command: GroupCommand) -> Ticket {
 }
 
 fn commit(group: &str, offset: i64) -> GroupCommand {
-    let part = CommittedPart {
-        topic: "orders".into(),
-        partition: 0,
-        offset,
-        leader_epoch: 3,
-        metadata: "x".into(),
-    };
+    let part =
+        CommittedPart { topic: "orders".into(), partition: 0, offset, leader_epoch: 3, metadata: "x".into() };
     GroupCommand::Commit(OffsetCommit {
         group: group.into(),
         member: "".into(),
@@ -107,7 +102,9 @@ fn committed(world: &World, ticket: Ticket) -> Option<Result<(), GroupError>> {
 
 fn offset(world: &World, ticket: Ticket) -> Option<Result<i64, GroupError>> {
     match reply(world, ticket)? {
-        GroupReply::Offsets(offsets) => Some(offsets.as_ref().map(|parts| parts[0].offset).map_err(|error| *error)),
+        GroupReply::Offsets(offsets) => {
+            Some(offsets.as_ref().map(|parts| parts[0].offset).map_err(|error| *error))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -158,7 +155,8 @@ fn r09_heartbeats_and_commits_do_not_wait_for_a_slow_sync() {
     world.drain();
     world.pass(100);
     assert_eq!(world.count(SYNC), 1);
-    let beat = GroupCommand::Heartbeat { group: "g".into(), member: "m".into(), generation: 1, instance: None };
+    let beat =
+        GroupCommand::Heartbeat { group: "g".into(), member: "m".into(), generation: 1, instance: None };
     let beat = group(&mut world, beat);
     assert!(reply(&world, beat).is_some(), "at once");
     let next = group(&mut world, commit("g", 2));
@@ -193,7 +191,14 @@ fn a_read_waits_for_the_write_that_it_shows() {
 #[test]
 fn a_failed_append_is_undone_and_everybody_told() {
     let mut world = world();
-    assert_eq!({ group(&mut world, commit("g", 1)); world.drain(); ask_offset(&mut world, "g") }, Ok(1));
+    assert_eq!(
+        {
+            group(&mut world, commit("g", 1));
+            world.drain();
+            ask_offset(&mut world, "g")
+        },
+        Ok(1)
+    );
     // "g" and "e" live on the same of two partitions: the parked join goes down with the failed commit.
     let parked = group(&mut world, join("e"));
     world.drain();
@@ -207,7 +212,9 @@ fn a_failed_append_is_undone_and_everybody_told() {
     assert_eq!(committed(&world, failed), Some(error));
     assert_eq!(committed(&world, behind), Some(error));
     assert_eq!(offset(&world, read), Some(Err(GroupError::NotAvailable)), "never what was not written");
-    let Some(GroupReply::Joined(Err(refused))) = reply(&world, parked) else { panic!("a parked join is answered") };
+    let Some(GroupReply::Joined(Err(refused))) = reply(&world, parked) else {
+        panic!("a parked join is answered")
+    };
     assert_eq!(refused.error, GroupError::NotAvailable);
     assert_eq!(ask_offset(&mut world, "g"), Ok(1), "as the log has it");
 }
@@ -253,7 +260,11 @@ fn without_its_topic_there_is_no_coordinator() {
     let list = group(&mut world, GroupCommand::List);
     assert!(matches!(reply(&world, list), Some(GroupReply::Listed(Ok(groups))) if groups.is_empty()));
     world.fact(Fact::Topics(image()));
-    assert_eq!(ask_offset(&mut world, "g"), Err(GroupError::Loading), "its partitions are about to be opened");
+    assert_eq!(
+        ask_offset(&mut world, "g"),
+        Err(GroupError::Loading),
+        "its partitions are about to be opened"
+    );
 }
 
 #[test]

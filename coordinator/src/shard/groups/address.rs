@@ -22,7 +22,8 @@ pub(super) fn group_of(command: &GroupCommand) -> Option<&str> {
 /// Which of `count` partitions serves a group (`GroupCoordinatorService.partitionFor`): Java's `String.hashCode` over
 /// UTF-16 units, made positive as `Utils.abs` does it.
 pub(super) fn partition_of(group: &str, count: i32) -> i32 {
-    let hash = group.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    let hash =
+        group.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
     let positive = hash.checked_abs().unwrap_or(0);
     positive % count.max(1)
 }

@@ -66,7 +66,8 @@ impl Slot {
             }
             return None;
         }
-        let bytes: usize = records.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Bytes::len)).sum();
+        let bytes: usize =
+            records.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Bytes::len)).sum();
         match self.pending.back_mut() {
             Some(batch) if batch.bytes + bytes <= batch_bytes_max => {
                 batch.bytes += bytes;
