@@ -77,7 +77,7 @@ impl PartitionLog {
         if from >= self.end {
             return Ok(());
         }
-        let first = self.segments.partition_point(Segment::base <= from).saturating_sub(1);
+        let first = self.segments.partition_point(|segment| segment.base() <= from).saturating_sub(1);
         for segment in &mut self.segments[first..] {
             let position = segment.position_before(from).doing("read", &self.directory)?;
             let mut walk = segment.walk(position, WALK_WINDOW_BYTES).doing("open", &self.directory)?;
