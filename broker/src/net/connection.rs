@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordinator::command::Fact;
+use coordinator::command::{ConnectionId, Fact};
 use futures::FutureExt;
 use protocol::{ApiKey, StrBytes};
 use tokio::net::TcpStream;
@@ -54,6 +54,7 @@ pub(super) async fn serve(
     stopping: watch::Receiver<bool>,
 ) {
     let id = registered.id;
+    let _gone = Gone { broker: &broker, id };
     let progress = Progress::default();
     let (slots, queue) = mpsc::channel(ANSWERS_QUEUED_MAX);
     let idle_max = broker.config.idle_max;
@@ -97,7 +98,18 @@ pub(super) async fn serve(
         End::Quiet | End::Stopping => tracing::debug!(%peer, "connection ended"),
         End::Fault(fault) => tracing::warn!(%peer, "closing connection: {fault}"),
     }
-    broker.shard.fact(Fact::ConnectionClosed(id));
+}
+
+/// Tells the shard that the connection is gone, behind all else that its task has to tell.
+struct Gone<'a> {
+    broker: &'a Broker,
+    id: ConnectionId,
+}
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.broker.shard.fact(Fact::ConnectionClosed(self.id));
+    }
 }
 
 /// A request that was read and decoded, with the memory it may take.
@@ -131,7 +143,8 @@ impl Reader<'_> {
                 }
                 Ok(Next { decoded: Decoded::Answered(answer), .. }) => {
                     let content = Content::Ready(answer);
-                    self.queue(Slot { version: 0, correlation_id: 0, content, watch: None, reserved: None }).await;
+                    self.queue(Slot { version: 0, correlation_id: 0, content, watch: None, reserved: None })
+                        .await;
                     Ok(())
                 }
                 Err(end) => Err(end),

@@ -95,8 +95,8 @@ impl FrameReader {
         if head.len() < PREAMBLE_BYTES.min(length) {
             return Ok(None);
         }
-        let preamble =
-            Preamble::peek(head).map_err(|error| CloseConnection::because(format!("malformed header: {error}")))?;
+        let preamble = Preamble::peek(head)
+            .map_err(|error| CloseConnection::because(format!("malformed header: {error}")))?;
         // What is not served is refused by dispatch once it was read, without being decoded.
         let decoded = ApiKey::from_code(preamble.api_key).map_or(0, |key| decoded_bytes_max(key, length));
         Ok(Some((length + decoded) as u64))
