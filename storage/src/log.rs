@@ -4,6 +4,7 @@
 //! `synced` ≤ `end` as soon as everything from `log_start` on was synced; the written end is the high watermark. A
 //! log without data has neither directory nor files: they come with the first append.
 
+mod damage;
 mod read;
 mod recovery;
 mod retention;

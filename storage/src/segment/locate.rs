@@ -21,15 +21,26 @@ pub(crate) enum Place {
 }
 
 impl Segment {
-    /// The batch that holds `offset`, or the first one behind it.
+    /// The batch that holds `offset`, or the first one behind it; damaged where the place of `offset` cannot be read.
     pub(crate) fn locate(&mut self, offset: Offset) -> io::Result<Place> {
+        let wanted = |header: &BatchHeader| header.last() >= offset;
         let indexed = self.offsets.floor(offset)?;
-        let place = self.first_where(indexed, |header| header.last() >= offset)?;
-        match place {
+        let mut place = self.first_where(indexed, wanted)?;
+        if place == Place::Damaged(indexed) && indexed > 0 {
             // An index that leads astray costs a walk from the start, not the data.
-            Place::Damaged(_) if indexed > 0 => self.first_where(0, |header| header.last() >= offset),
-            _ => Ok(place),
+            place = self.first_where(0, wanted)?;
         }
+        let Place::Damaged(at) = place else { return Ok(place) };
+        // Behind the damage the index knows the way; what lies before its next entry is lost.
+        let mut reached = at;
+        while let Some(position) = self.indexed_above(reached)? {
+            match self.first_where(position, wanted)? {
+                found @ Place::Batch(header, _) if header.base <= offset => return Ok(found),
+                Place::Damaged(next) => reached = next.max(position),
+                Place::Batch(..) | Place::End => break,
+            }
+        }
+        Ok(Place::Damaged(at))
     }
 
     /// The first batch from `position` on that `wanted` is true of.
