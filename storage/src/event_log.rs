@@ -110,7 +110,7 @@ impl EventLog {
             let path = log.path(generation);
             let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
             let file_len = bytes.len() as u64;
-            let Some(content) = read(bytes.into(), &path, generation)? else {
+            let Some(content) = read(&bytes.into(), &path, generation)? else {
                 tracing::warn!(path, "snapshot was not finished, going back to the one before");
                 disk.remove_file(&path).doing("remove", &path)?;
                 continue;
@@ -182,7 +182,11 @@ impl EventLog {
             tracing::error!(path, %error, %second, "a failed append to an event log cannot be cut back");
             self.broken = true;
         }
-        if is_full(&error) { StorageError::Full } else { StorageError::Io { action: "write", path, source: error } }
+        if is_full(&error) {
+            StorageError::Full
+        } else {
+            StorageError::Io { action: "write", path, source: error }
+        }
     }
 
     /// Begins a new generation with a snapshot that stands for all events so far. The directory must be synced with
@@ -257,10 +261,20 @@ fn put_header(buffer: &mut Vec<u8>) {
     buffer.put_u32(VERSION);
 }
 
-fn put_frame(buffer: &mut Vec<u8>, kind: u8, epoch: i32, body: &[u8], chain: u32) -> Result<u32, StorageError> {
+fn put_frame(
+    buffer: &mut Vec<u8>,
+    kind: u8,
+    epoch: i32,
+    body: &[u8],
+    chain: u32,
+) -> Result<u32, StorageError> {
     if body.len() > EVENT_FRAME_BYTES_MAX {
         let source = io::Error::from(io::ErrorKind::FileTooLarge);
-        return Err(StorageError::Io { action: "write an oversized frame to", path: "an event log".into(), source });
+        return Err(StorageError::Io {
+            action: "write an oversized frame to",
+            path: "an event log".into(),
+            source,
+        });
     }
     let start = buffer.len();
     buffer.put_u32((COVERED_OVERHEAD + body.len()) as u32);
@@ -274,7 +288,7 @@ fn put_frame(buffer: &mut Vec<u8>, kind: u8, epoch: i32, body: &[u8], chain: u32
 }
 
 /// Reads a file up to its first frame that does not check; `None` when it lacks the snapshot that it must begin with.
-fn read(bytes: Bytes, path: &str, generation: u64) -> Result<Option<Content>, StorageError> {
+fn read(bytes: &Bytes, path: &str, generation: u64) -> Result<Option<Content>, StorageError> {
     let mut content = Content { replay: Replay::default(), valid_len: 0, chain: 0, since_snapshot: 0 };
     let mut rest = bytes.clone();
     if rest.len() < HEADER_BYTES || rest.get_u32() != MAGIC {

@@ -10,11 +10,7 @@ use crate::logs::{Logs, OpenLog};
 impl Logs {
     /// Opens the event log `name` (a numeric group id) beside a partition and says what is in it. It is made on the
     /// disk by the first append.
-    pub fn open_events(
-        &mut self,
-        id: PartitionId,
-        name: u64,
-    ) -> Result<(EventsFacts, Replay), StorageError> {
+    pub fn open_events(&mut self, id: PartitionId, name: u64) -> Result<(EventsFacts, Replay), StorageError> {
         let disk = self.disk().clone();
         let open = self.open_log(id)?;
         let (log, replay) = EventLog::open(&disk, open.log.directory(), name)?;
@@ -84,7 +80,8 @@ impl Logs {
 
     /// The open partitions that have an event log `name` on disk.
     pub fn partitions_with_events(&mut self, name: u64) -> Vec<PartitionId> {
-        let with = self.logs.iter_mut().filter_map(|(id, open)| open.log.events().contains(&name).then_some(*id));
+        let with =
+            self.logs.iter_mut().filter_map(|(id, open)| open.log.events().contains(&name).then_some(*id));
         let mut partitions: Vec<PartitionId> = with.collect();
         partitions.sort_unstable();
         partitions

@@ -43,6 +43,7 @@ pub struct Logs {
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
     ends: OffsetCheckpoint,
+    cleaned: OffsetCheckpoint,
 }
 
 #[derive(Debug)]
@@ -64,6 +65,7 @@ impl Logs {
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
+            cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             cache: BatchCache::new(options.batch_cache_bytes),
             options,
             boot,
@@ -120,6 +122,7 @@ impl Logs {
             clean: self.data_dir.was_clean(),
             recovery_point: self.recovery_points.get(&name).copied(),
             log_start: self.log_starts.get(&name).copied(),
+            cleaned: self.cleaned.get(&name).copied(),
             end: self.ends.get(&name).copied(),
             leader_epoch: self.boot.leader_epoch,
         };
@@ -147,6 +150,9 @@ impl Logs {
     fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
         self.recovery_points.remove(name);
         self.ends.remove(name);
+        if self.cleaned.remove(name).is_some() {
+            checkpoints::write(&**self.data_dir.disk(), checkpoints::CLEANED, &self.cleaned)?;
+        }
         if self.log_starts.remove(name).is_some() {
             self.write_log_starts()?;
         }

@@ -1,5 +1,8 @@
 //! Chosen records as batches: what a share answer is made of.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -69,7 +72,9 @@ impl Logs {
         let inflated_max = self.options.inflated_bytes_max;
         let read = self.readable(id)?.read(offset, SELECT_READ_BYTES, last.next(), true);
         let slice = match read {
-            Err(ReadError::Damaged { .. }) => return Err(self.corrupt(id, offset, "no valid batch header")?),
+            Err(ReadError::Damaged { .. }) => {
+                return Err(self.corrupt(id, offset, "no valid batch header")?);
+            }
             slice => slice?,
         };
         let bytes = slice.read().map_err(ReadError::from)?;

@@ -31,7 +31,7 @@ impl PartitionLog {
         let index = self.segments.partition_point(|segment| segment.base() <= offset).saturating_sub(1);
         let behind = self.segments.get(index + 1).map_or(self.end, Segment::base);
         let segment = &mut self.segments[index];
-        let (position, length) = match segment.locate(offset)? {
+        let (position, length) = match segment.locate(offset, self.cleaned)? {
             // The header reads well; only the CRC does not.
             Place::Batch(header, position) => (position, Some(header.size)),
             Place::Damaged(position) => (position, None),
@@ -51,7 +51,7 @@ impl PartitionLog {
 
 /// The base offset of the batch at `position`, if there is one that can follow `offset`.
 fn base_at(segment: &mut Segment, position: u64, offset: Offset) -> Result<Option<Offset>, ReadError> {
-    let mut walk = segment.walk(position, WALK_WINDOW_BYTES)?.expecting(offset.next(), true);
+    let mut walk = segment.walk(position, WALK_WINDOW_BYTES)?.expecting(offset.next(), Offset::MAX);
     Ok(match walk.step()? {
         Step::Batch(header, _) => Some(header.base),
         Step::End | Step::Broken(_) => None,
@@ -64,7 +64,7 @@ fn indexed_behind(
     mut position: u64,
     offset: Offset,
 ) -> Result<Option<(Offset, u64)>, ReadError> {
-    while let Some(found) = segment.indexed_above(position)? {
+    while let Some((_, found)) = segment.indexed_above(position)? {
         if let Some(base) = base_at(segment, found, offset)? {
             return Ok(Some((base, found)));
         }
