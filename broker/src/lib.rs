@@ -16,3 +16,4 @@ pub mod entropy;
 pub mod error_map;
 pub mod executor;
 pub mod fetch_session;
+pub mod members_seen;
