@@ -170,9 +170,15 @@ impl Rig {
         self.heartbeat_as(member, generation, None)
     }
 
-    fn heartbeat_as(&mut self, member: &str, generation: i32, instance: Option<&str>) -> Result<(), GroupError> {
+    fn heartbeat_as(
+        &mut self,
+        member: &str,
+        generation: i32,
+        instance: Option<&str>,
+    ) -> Result<(), GroupError> {
         let instance = instance.map(s);
-        match self.call(GroupCommand::Heartbeat { group: s(GROUP), member: s(member), generation, instance }) {
+        match self.call(GroupCommand::Heartbeat { group: s(GROUP), member: s(member), generation, instance })
+        {
             GroupReply::Heartbeat(answer) => answer,
             other => panic!("not a heartbeat's answer: {other:?}"),
         }
@@ -186,7 +192,12 @@ impl Rig {
         }
     }
 
-    fn commit_as(&mut self, member: &str, generation: i32, offsets: Vec<CommittedPart>) -> Vec<Result<(), GroupError>> {
+    fn commit_as(
+        &mut self,
+        member: &str,
+        generation: i32,
+        offsets: Vec<CommittedPart>,
+    ) -> Vec<Result<(), GroupError>> {
         let request = OffsetCommit {
             group: s(GROUP),
             member: s(member),
@@ -208,7 +219,8 @@ impl Rig {
     }
 
     fn fetch(&mut self, group: &str, partitions: Option<&[(&str, i32)]>) -> Vec<CommittedPart> {
-        let partitions = partitions.map(|list| list.iter().map(|(topic, partition)| (s(topic), *partition)).collect());
+        let partitions =
+            partitions.map(|list| list.iter().map(|(topic, partition)| (s(topic), *partition)).collect());
         match self.call(GroupCommand::FetchOffsets { group: s(group), member: None, partitions }) {
             GroupReply::Offsets(Ok(parts)) => parts,
             other => panic!("not fetched: {other:?}"),
@@ -226,7 +238,12 @@ impl Rig {
         self.describe(GROUP).expect("the group exists").state
     }
 
-    fn share(&mut self, member: &str, epoch: i32, topics: &[&str]) -> Result<ShareHeartbeatReply, GroupError> {
+    fn share(
+        &mut self,
+        member: &str,
+        epoch: i32,
+        topics: &[&str],
+    ) -> Result<ShareHeartbeatReply, GroupError> {
         self.share_in(GROUP, member, epoch, topics)
     }
 
@@ -243,7 +260,8 @@ impl Rig {
             member: s(member),
             epoch,
             rack: None,
-            topics: Some(topics.iter().map(|topic| s(topic)).collect()).filter(|list: &Vec<_>| !list.is_empty()),
+            topics: Some(topics.iter().map(|topic| s(topic)).collect())
+                .filter(|list: &Vec<_>| !list.is_empty()),
             client_id: s("client"),
             client_host: s("/127.0.0.1"),
         };
@@ -306,10 +324,10 @@ fn batch(records: &[(Bytes, Option<Bytes>)], base: i64) -> Bytes {
 
 /// A join (v3: in one step) of someone new, who offers range and rr.
 fn newcomer() -> JoinGroup {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static DRAWN: AtomicU32 = AtomicU32::new(0);
     let mut random = [0; 16];
-    random[..8].copy_from_slice(&DRAWN.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    random[..4].copy_from_slice(&DRAWN.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     JoinGroup {
         group: s(GROUP),
         member: s(""),

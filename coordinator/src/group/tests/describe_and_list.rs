@@ -20,7 +20,9 @@ fn g10_describe() {
     rig.join(JoinGroup { protocols: vec![(s("rr"), Bytes::new())], ..again(&b) });
     let preparing = rig.describe(GROUP).unwrap();
     assert_eq!((preparing.state, &*preparing.protocol), ("PreparingRebalance", ""));
-    assert!(preparing.members.iter().all(|member| member.metadata.is_empty() && member.assignment.is_empty()));
+    assert!(
+        preparing.members.iter().all(|member| member.metadata.is_empty() && member.assignment.is_empty())
+    );
     rig.join(again(&a));
     assert_eq!(rig.state(), "CompletingRebalance");
 }
@@ -36,11 +38,14 @@ fn g16_list() {
     let GroupReply::Listed(Ok(listed)) = rig.call(GroupCommand::List) else { panic!("a list") };
     let rows: Vec<_> =
         listed.iter().map(|group| (&*group.group, &*group.protocol_type, group.state, group.kind)).collect();
-    assert_eq!(rows, [
-        ("classic", "consumer", "CompletingRebalance", "classic"),
-        ("g", "", "Empty", "classic"),
-        ("share", "share", "Stable", "share"),
-    ]);
+    assert_eq!(
+        rows,
+        [
+            ("classic", "consumer", "CompletingRebalance", "classic"),
+            ("g", "", "Empty", "classic"),
+            ("share", "share", "Stable", "share"),
+        ]
+    );
 }
 
 #[test]

@@ -18,7 +18,8 @@ fn a_share_group_is_no_classic_group() {
         assert_eq!(rig.commit(part("t", 0, 1, "")), Err(GroupError::GroupNotFound));
         assert_eq!(rig.fetch(GROUP, Some(&[("t", 0)])), [part("t", 0, -1, "")]);
         assert_eq!(rig.describe(GROUP).unwrap_err(), GroupError::GroupNotFound);
-        let deleted = rig.call(GroupCommand::DeleteOffsets { group: s(GROUP), partitions: vec![(s("t"), 0)] });
+        let deleted =
+            rig.call(GroupCommand::DeleteOffsets { group: s(GROUP), partitions: vec![(s("t"), 0)] });
         assert!(matches!(deleted, GroupReply::OffsetsDeleted(Err(GroupError::GroupNotFound))));
         // The same without members.
         let _ = rig.share("m", -1, &[]);

@@ -45,7 +45,11 @@ fn offsets_of_a_group_run_out_after_its_last_member_left() {
 
 #[test]
 fn offsets_of_a_stable_group_on_other_topics_run_out() {
-    let limits = GroupLimits { initial_rebalance_delay_ms: 0, offsets_retention_ms: CHECK_MS, ..GroupLimits::default() };
+    let limits = GroupLimits {
+        initial_rebalance_delay_ms: 0,
+        offsets_retention_ms: CHECK_MS,
+        ..GroupLimits::default()
+    };
     let mut rig = Rig::with(limits);
     let long = || JoinGroup { session_timeout_ms: 1_800_000, ..newcomer() };
     let ticket = rig.join(long());

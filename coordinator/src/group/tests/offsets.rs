@@ -17,12 +17,16 @@ fn g08_what_is_committed_comes_back() {
     let mut rig = Rig::new();
     let first = CommittedPart { leader_epoch: 3, ..part("t", 0, 10, "x") };
     rig.commit(first.clone()).unwrap();
-    assert_eq!(rig.fetch(GROUP, Some(&[("t", 0)])), [first.clone()]);
+    assert_eq!(rig.fetch(GROUP, Some(&[("t", 0)])), std::slice::from_ref(&first));
     rig.restart();
     assert_eq!(rig.fetch(GROUP, None), [first]);
     rig.commit(part("t", 0, 5, "")).unwrap();
     rig.restart();
-    assert_eq!(rig.fetch(GROUP, None), [part("t", 0, 5, "")], "going back is allowed, and the epoch is forgotten");
+    assert_eq!(
+        rig.fetch(GROUP, None),
+        [part("t", 0, 5, "")],
+        "going back is allowed, and the epoch is forgotten"
+    );
 }
 
 #[test]
@@ -92,7 +96,11 @@ fn a17_any_string_is_a_group() {
     assert!(rig.partition.list().is_empty());
 }
 
-fn delete(rig: &mut Rig, group: &str, places: &[(&str, i32)]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
+fn delete(
+    rig: &mut Rig,
+    group: &str,
+    places: &[(&str, i32)],
+) -> Result<Vec<Result<(), GroupError>>, GroupError> {
     let partitions = places.iter().map(|(topic, partition)| (s(topic), *partition)).collect();
     match rig.call(GroupCommand::DeleteOffsets { group: s(group), partitions }) {
         GroupReply::OffsetsDeleted(answer) => answer,
@@ -107,7 +115,10 @@ fn g11_offset_delete() {
     let (a, b) = rig.stable_pair();
     rig.commit_as(&a, 2, vec![part("t", 0, 7, ""), part("u", 0, 8, "")])[0].unwrap();
     // The members read t, and nobody reads u.
-    assert_eq!(delete(&mut rig, GROUP, &[("t", 0), ("u", 0)]), Ok(vec![Err(GroupError::SubscribedToTopic), Ok(())]));
+    assert_eq!(
+        delete(&mut rig, GROUP, &[("t", 0), ("u", 0)]),
+        Ok(vec![Err(GroupError::SubscribedToTopic), Ok(())])
+    );
     assert_eq!(rig.fetch(GROUP, None), [part("t", 0, 7, "")]);
     rig.leave(&[(&a, None), (&b, None)]).unwrap();
     assert_eq!(delete(&mut rig, GROUP, &[("t", 0), ("t", 1)]), Ok(vec![Ok(()), Ok(())]));

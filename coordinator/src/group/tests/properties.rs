@@ -7,14 +7,31 @@ use super::*;
 /// What one client does next.
 #[derive(Clone, Debug)]
 enum Step {
-    Join { client: usize, two_steps: bool, names: u8 },
-    Sync { client: usize },
-    Heartbeat { client: usize },
-    Commit { client: usize, offset: i64 },
-    Leave { client: usize },
+    Join {
+        client: usize,
+        two_steps: bool,
+        names: u8,
+    },
+    Sync {
+        client: usize,
+    },
+    Heartbeat {
+        client: usize,
+    },
+    Commit {
+        client: usize,
+        offset: i64,
+    },
+    Leave {
+        client: usize,
+    },
     /// It loses its id and its connection.
-    Crash { client: usize },
-    Pass { ms: i64 },
+    Crash {
+        client: usize,
+    },
+    Pass {
+        ms: i64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -80,13 +97,18 @@ impl History {
                     self.clients[client].id = member;
                 }
                 GroupReply::Joined(Err(JoinError {
-                    error: GroupError::UnknownMember | GroupError::FencedInstance, ..
+                    error: GroupError::UnknownMember | GroupError::FencedInstance,
+                    ..
                 })) => self.clients[client].id = Arc::default(),
                 GroupReply::Joined(Err(_)) | GroupReply::Synced(Err(_)) => {}
                 GroupReply::Synced(Ok(synced)) => {
                     // The leader assigns to everyone its id, or the one that it had before.
-                    let owner = std::str::from_utf8(&synced.assignment).ok().and_then(|id| self.owners.get(id));
-                    prop_assert!(owner == Some(&client) || synced.assignment.is_empty(), "another's assignment");
+                    let owner =
+                        std::str::from_utf8(&synced.assignment).ok().and_then(|id| self.owners.get(id));
+                    prop_assert!(
+                        owner == Some(&client) || synced.assignment.is_empty(),
+                        "another's assignment"
+                    );
                 }
                 other => prop_assert!(false, "unexpected {other:?}"),
             }
@@ -110,7 +132,8 @@ impl History {
             }
             Step::Sync { client } if self.clients[client].waits.is_none() => {
                 let Client { id, generation, .. } = self.clients[client].clone();
-                let assignments = self.owners.keys().map(|id| (id.clone(), Bytes::from(id.to_string()))).collect();
+                let assignments =
+                    self.owners.keys().map(|id| (id.clone(), Bytes::from(id.to_string()))).collect();
                 let instance = Self::instance(client);
                 self.ask(client, rig.sync(SyncGroup { assignments, instance, ..asks(&id, generation) }));
             }

@@ -124,7 +124,8 @@ fn g03_the_majority_decides_among_what_all_support() {
         protocols: names.iter().map(|name| (s(name), Bytes::new())).collect(),
         ..newcomer()
     };
-    let tickets = [rig.join(offer(&["x", "a", "b"])), rig.join(offer(&["b", "a"])), rig.join(offer(&["a", "b"]))];
+    let tickets =
+        [rig.join(offer(&["x", "a", "b"])), rig.join(offer(&["b", "a"])), rig.join(offer(&["a", "b"]))];
     rig.pass(10_000);
     for ticket in tickets {
         assert_eq!(&*rig.joined(ticket).protocol, "a");
@@ -202,7 +203,8 @@ fn the_first_generation_is_not_held_back_beyond_the_rebalance_timeout() {
 #[test]
 fn a_member_whose_first_join_waits_too_long_is_dropped() {
     let mut rig = Rig::new();
-    let ticket = rig.join(JoinGroup { rebalance_timeout_ms: 600_000, session_timeout_ms: 1_000_000, ..newcomer() });
+    let ticket =
+        rig.join(JoinGroup { rebalance_timeout_ms: 600_000, session_timeout_ms: 1_000_000, ..newcomer() });
     let a = rig.joined(ticket).member;
     let sync = rig.sync(asks(&a, 1));
     rig.synced(sync).unwrap();

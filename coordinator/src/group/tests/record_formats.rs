@@ -2,7 +2,8 @@
 //! `ShareGroup*Value`) write for the same values.
 
 use super::super::stored::{
-    Change, StoredCurrent, StoredGroup, StoredMember, StoredOffset, StoredShareGroup, StoredShareMember, StoredTargets,
+    Change, StoredCurrent, StoredGroup, StoredMember, StoredOffset, StoredShareGroup, StoredShareMember,
+    StoredTargets,
 };
 use super::*;
 
@@ -48,7 +49,11 @@ fn offset(leader_epoch: i32, expire_ms: Option<i64>, topic_id: TopicId) -> Chang
 fn committed_offsets() {
     let with_id = "0004000000000000000a0000000302780000018bcfe568000100100102030405060708090a0b0c0d0e0f10";
     assert_written(&offset(3, None, topic()), OFFSET_KEY, with_id);
-    assert_written(&offset(3, None, TopicId::ZERO), OFFSET_KEY, "0004000000000000000a0000000302780000018bcfe5680000");
+    assert_written(
+        &offset(3, None, TopicId::ZERO),
+        OFFSET_KEY,
+        "0004000000000000000a0000000302780000018bcfe5680000",
+    );
     let with_expiry = "0001000000000000000a0001780000018bcfe568000000018bcfe56be8";
     assert_written(&offset(-1, Some(WALL_MS + 1_000), TopicId::ZERO), OFFSET_KEY, with_expiry);
 }

@@ -115,14 +115,17 @@ fn offsets_of_a_transaction_count_from_its_commit() {
         rig.commit(part("t", partition, offset, "")).unwrap();
     }
     let transactional = |index: usize, producer: i64| {
-        let mut builder = BatchBuilder::new(Codec::None, TimestampType::Create).producer(producer, 0, 0).transactional();
+        let mut builder =
+            BatchBuilder::new(Codec::None, TimestampType::Create).producer(producer, 0, 0).transactional();
         let (key, value) = &rig.log[index];
         builder.append(WALL_MS, Some(key), value.as_deref(), &[]);
         builder.build(Offset(index as i64), 0)
     };
     let marker = |kind: u8, producer: i64| {
-        let mut builder =
-            BatchBuilder::new(Codec::None, TimestampType::Create).producer(producer, 0, -1).transactional().control();
+        let mut builder = BatchBuilder::new(Codec::None, TimestampType::Create)
+            .producer(producer, 0, -1)
+            .transactional()
+            .control();
         builder.append(WALL_MS, Some(&[0, 0, 0, kind]), Some(&[0; 6]), &[]);
         builder.build(Offset(9), 0)
     };
@@ -135,4 +138,31 @@ fn offsets_of_a_transaction_count_from_its_commit() {
     partition.loaded(rig.now);
     rig.partition = partition;
     assert_eq!(rig.fetch(GROUP, None), [part("t", 0, 10, "")]);
+}
+
+#[test]
+fn a_first_generation_that_a_restart_ended_left_an_empty_group() {
+    let mut rig = Rig::new();
+    let ticket = rig.join(newcomer());
+    rig.joined(ticket);
+    rig.restart();
+    let group = rig.describe(GROUP).unwrap();
+    assert_eq!((group.state, &*group.protocol_type, group.members.len()), ("Empty", "", 0));
+}
+
+#[test]
+fn r18_commits_beyond_the_end_of_their_log_are_lowered() {
+    let mut rig = Rig::new();
+    let commits = vec![
+        CommittedPart { leader_epoch: 4, ..part("t", 0, 10, "x") },
+        part("t", 1, 5, ""),
+        part("u", 0, 9, ""),
+    ];
+    rig.commit_as("", -1, commits);
+    let decision = rig.partition.lower_offsets(|topic, _| (&**topic == "t").then_some(5));
+    assert_eq!(decision.records.len(), 1, "only what is beyond the end is written");
+    rig.take(decision);
+    rig.restart();
+    let lowered = CommittedPart { leader_epoch: 4, ..part("t", 0, 5, "x") };
+    assert_eq!(rig.fetch(GROUP, None), [lowered, part("t", 1, 5, ""), part("u", 0, 9, "")]);
 }

@@ -48,7 +48,10 @@ fn g15_leave_group() {
     assert_eq!(rig.heartbeat(&a, 2), Err(GroupError::RebalanceInProgress));
     assert_eq!(rig.leave(&[(&a, None)]), Ok(vec![Ok(())]));
     let described = rig.describe(GROUP).unwrap();
-    assert_eq!((described.state, &*described.protocol_type, described.members.len()), ("Empty", "consumer", 0));
+    assert_eq!(
+        (described.state, &*described.protocol_type, described.members.len()),
+        ("Empty", "consumer", 0)
+    );
     assert_eq!(rig.fetch(GROUP, Some(&[("t", 0)]))[0].offset, 7);
 }
 

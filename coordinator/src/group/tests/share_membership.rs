@@ -60,7 +60,11 @@ fn an_answer_that_was_lost_is_told_again() {
     let second = rig.share("a", 2, &[]).unwrap();
     assert_eq!((second.epoch, &second.assignment), (3, &first.assignment));
     assert_eq!(rig.share("a", 3, &[]).unwrap().assignment, None);
-    assert_eq!(rig.share("a", 0, &["t"]).unwrap().assignment, first.assignment, "joining again changes nothing");
+    assert_eq!(
+        rig.share("a", 0, &["t"]).unwrap().assignment,
+        first.assignment,
+        "joining again changes nothing"
+    );
     assert_eq!(rig.describe_share(GROUP).unwrap().epoch, 3);
 }
 
@@ -93,7 +97,8 @@ fn a_change_of_topics_or_settings_raises_the_epoch() {
 #[test]
 fn sessions_run_out_as_configured() {
     let mut rig = Rig::new();
-    let config = ShareConfig { session_timeout_ms: 50_000, heartbeat_interval_ms: 7_000, ..ShareConfig::default() };
+    let config =
+        ShareConfig { session_timeout_ms: 50_000, heartbeat_interval_ms: 7_000, ..ShareConfig::default() };
     rig.configs.insert(s(GROUP), Arc::new(config));
     assert_eq!(rig.share("m", 0, &["t"]).unwrap().heartbeat_interval_ms, 7_000);
     rig.pass(49_999);
@@ -113,7 +118,8 @@ fn the_share_machine_hears_who_comes_and_goes() {
     rig.share("a", 0, &["t"]).unwrap();
     rig.share("b", 0, &["t"]).unwrap();
     rig.share("a", -1, &[]).unwrap();
-    let expected = [(ShareChange::Joined, s("a")), (ShareChange::Joined, s("b")), (ShareChange::Left, s("a"))];
+    let expected =
+        [(ShareChange::Joined, s("a")), (ShareChange::Joined, s("b")), (ShareChange::Left, s("a"))];
     assert_eq!(rig.events, expected);
     rig.events.clear();
     rig.restart();
@@ -163,7 +169,10 @@ fn describe_shows_members_and_their_assignments() {
     };
     rig.call(GroupCommand::ShareHeartbeat(request));
     let group = rig.describe_share(GROUP).unwrap();
-    assert_eq!((group.state, group.epoch, group.assignment_epoch, group.assignor), ("Stable", 2, 2, "simple"));
+    assert_eq!(
+        (group.state, group.epoch, group.assignment_epoch, group.assignor),
+        ("Stable", 2, 2, "simple")
+    );
     let member = &group.members[0];
     assert_eq!((&*member.member, member.rack.as_deref(), member.epoch), ("m", Some("r1"), 2));
     assert_eq!((&*member.client_id, &*member.client_host), ("c", "/10.0.0.1"));

@@ -93,10 +93,8 @@ fn g05_coming_back_in_the_middle_of_a_sync_starts_over() {
 fn g05_another_protocol_moves_the_group() {
     let mut rig = Rig::new();
     alone(&mut rig);
-    let other = JoinGroup {
-        protocols: vec![(s("rr"), Bytes::new()), (s("range"), Bytes::new())],
-        ..joins_as("i1")
-    };
+    let other =
+        JoinGroup { protocols: vec![(s("rr"), Bytes::new()), (s("range"), Bytes::new())], ..joins_as("i1") };
     let ticket = rig.join(other);
     let joined = rig.joined(ticket);
     assert_eq!((joined.generation, &*joined.protocol), (2, "rr"));
@@ -124,7 +122,8 @@ fn g05_static_members_come_back_after_a_restart() {
     let mut rig = Rig::new();
     let old = alone(&mut rig);
     rig.restart();
-    let ticket = rig.join(JoinGroup { protocols: vec![(s("range"), subscription(&["t"]))], ..joins_as("i1") });
+    let ticket =
+        rig.join(JoinGroup { protocols: vec![(s("range"), subscription(&["t"]))], ..joins_as("i1") });
     let joined = rig.joined(ticket);
     assert_ne!(joined.member, old);
     assert_eq!(joined.generation, 1);

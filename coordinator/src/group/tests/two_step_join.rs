@@ -63,3 +63,25 @@ fn g06_an_id_that_is_out_can_leave() {
         assert_eq!(rig.joined(ticket).generation, 3);
     }
 }
+
+#[test]
+fn ids_that_nobody_uses_are_bounded() {
+    let mut rig = Rig::new();
+    for _ in 0..10_000 {
+        handed_out(&mut rig);
+    }
+    let ticket = rig.join(careful());
+    assert_eq!(rig.join_error(ticket).0, GroupError::GroupMaxSize);
+    rig.pass(6_000);
+    handed_out(&mut rig);
+}
+
+#[test]
+fn g06_an_id_that_was_handed_out_does_not_survive_a_restart_and_its_group_does() {
+    let mut rig = Rig::new();
+    let id = handed_out(&mut rig);
+    rig.restart();
+    assert_eq!(rig.state(), "Empty");
+    let ticket = rig.join(JoinGroup { member: id, ..careful() });
+    assert_eq!(rig.join_error(ticket).0, GroupError::UnknownMember);
+}
