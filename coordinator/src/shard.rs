@@ -22,6 +22,7 @@ use crate::time::{Mono, Now};
 
 mod fetches;
 pub mod group_commit;
+mod groups;
 mod offsets;
 mod produces;
 mod route;
@@ -29,6 +30,7 @@ mod tally;
 
 use fetches::Fetches;
 use group_commit::GroupCommit;
+use groups::Groups;
 use offsets::Offsets;
 use produces::Produces;
 
@@ -51,6 +53,7 @@ pub struct Shard<S: Slice> {
     produces: Produces,
     fetches: Fetches,
     offsets: Offsets,
+    groups: Groups,
     group_commit: GroupCommit,
     out: Outbox<S>,
 }
@@ -65,6 +68,7 @@ impl<S: Slice> Shard<S> {
             produces: Produces::default(),
             fetches: Fetches::new(&limits),
             offsets: Offsets::default(),
+            groups: Groups::new(limits),
             group_commit: GroupCommit::default(),
             out: Outbox::default(),
         }
@@ -87,7 +91,7 @@ impl<S: Slice> Shard<S> {
     /// When [`Self::round`] must be called although nothing came in.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
-        self.fetches.next_deadline()
+        [self.fetches.next_deadline(), self.groups.next_deadline()].into_iter().flatten().min()
     }
 
     /// How many plain fetches are parked, and how many are not answered yet in all.

@@ -257,15 +257,21 @@ impl GroupPartition {
         self.parked.remove(&ticket);
     }
 
-    /// Ends this partition's memory, because its log failed or it is closed: everything parked is told to try again.
+    /// Tells everything parked to try again, elsewhere or later; the groups stay as they are. The broker stops.
     #[must_use]
-    pub fn abandon(self) -> Vec<(Ticket, GroupReply)> {
+    pub fn release_parked(&mut self) -> Vec<(Ticket, GroupReply)> {
         let error = GroupError::NotAvailable;
         let answer = |(ticket, kind)| match kind {
             Parked::Join => (ticket, GroupReply::Joined(Err(JoinError { error, member: Arc::default() }))),
             Parked::Sync => (ticket, GroupReply::Synced(Err(error))),
         };
-        self.parked.into_iter().map(answer).collect()
+        std::mem::take(&mut self.parked).into_iter().map(answer).collect()
+    }
+
+    /// Ends this partition's memory, because its log failed or it is closed: everything parked is told to try again.
+    #[must_use]
+    pub fn abandon(mut self) -> Vec<(Ticket, GroupReply)> {
+        self.release_parked()
     }
 
     fn join(&mut self, now: Now, ticket: Ticket, request: JoinGroup) -> GroupDecision {

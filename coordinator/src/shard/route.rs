@@ -4,7 +4,6 @@ use records::ids::{Offset, PartitionId};
 
 use super::Shard;
 use crate::command::{Command, Fact, PartitionRole, Ticket};
-use crate::group::{GroupCommand, GroupError, GroupReply, JoinError};
 use crate::io::{Completion, IoError, LogFacts, OpId, Slice, Submission};
 use crate::outbox::Owner;
 use crate::reply::{Output, Reply};
@@ -23,7 +22,7 @@ impl<S: Slice> Shard<S> {
             Command::Fetch(fetch) => self.fetches.start(now, ticket, fetch, logs, out),
             Command::ListOffsets(request) => self.offsets.list(ticket, &request, logs, out),
             Command::DeleteRecords(parts) => self.offsets.delete(ticket, &parts, logs, out),
-            Command::Group(command) => out.reply(ticket, Reply::Group(refuse(&command))),
+            Command::Group(command) => self.groups.command(now, ticket, command, out),
             Command::ShareFetch(_) => out.reply(ticket, Reply::ShareFetched(Err(ShareError::Unavailable))),
             Command::ShareAcknowledge(_) => {
                 out.reply(ticket, Reply::ShareAcknowledged(Err(ShareError::Unavailable)));
@@ -33,9 +32,7 @@ impl<S: Slice> Shard<S> {
                 let none = parts.map(|part| (part, Err(ShareError::Unavailable))).collect();
                 out.reply(ticket, Reply::ShareOffsets(none));
             }
-            Command::DeleteGroup { .. } => {
-                out.reply(ticket, Reply::GroupDeleted(Err(GroupError::NotAvailable)));
-            }
+            Command::DeleteGroup { group } => self.groups.delete_group(now, ticket, group, out),
         }
     }
 
@@ -44,7 +41,8 @@ impl<S: Slice> Shard<S> {
         let Some(owner) = self.out.take_owner(op) else { return };
         match owner {
             Owner::Logs => self.logs_completion(now, completion),
-            Owner::Groups | Owner::Share => {}
+            Owner::Groups => self.groups_completion(now, completion),
+            Owner::Share => {}
         }
     }
 
@@ -75,6 +73,23 @@ impl<S: Slice> Shard<S> {
         }
     }
 
+    fn groups_completion(&mut self, now: Now, completion: Completion<S>) {
+        let Self { groups, out, .. } = self;
+        match completion {
+            Completion::Appended(op, result) => {
+                let partition = groups.appended(now, op, result, out);
+                if let (Some(partition), Ok(appended)) = (partition, result) {
+                    self.log_grew(partition, appended.bytes, appended.facts);
+                }
+            }
+            // The log is poisoned: what is appended next is refused.
+            Completion::Synced(..) => {}
+            Completion::Loaded(op, result) => groups.loaded(now, op, result, out),
+            Completion::ShareStateDeleted(op, result) => groups.share_state_deleted(op, result, out),
+            other => unreachable!("the group machine submits nothing that ends in {other:?}"),
+        }
+    }
+
     #[allow(clippy::needless_pass_by_value)]
     pub(super) fn fact(&mut self, now: Now, fact: Fact) {
         match fact {
@@ -82,27 +97,37 @@ impl<S: Slice> Shard<S> {
                 self.logs.insert(partition, facts);
                 self.roles.insert(partition, role);
                 self.fetches.changed(partition);
+                if let PartitionRole::ConsumerOffsets(index) = role {
+                    self.groups.opened(now, index, partition, &facts, &mut self.out);
+                }
             }
             Fact::PartitionDeleted(partition) => {
                 self.logs.remove(&partition);
                 self.roles.remove(&partition);
                 self.fetches.deleted(partition);
+                self.groups.deleted(partition, &mut self.out);
             }
             Fact::LogStartMoved(partition, start) => self.log_start_moved(partition, start),
-            Fact::AnswerLost(ticket) => self.fetches.cancel(ticket),
+            Fact::AnswerLost(ticket) => {
+                self.fetches.cancel(ticket);
+                self.groups.cancel(ticket);
+            }
             Fact::ConnectionClosed(connection) => self.fetches.connection_closed(connection),
             Fact::GiveWay(ticket) => self.fetches.hurry(now, ticket),
-            Fact::Stopping => self.fetches.stop(now),
-            Fact::Topics(_)
-            | Fact::ShareConfigured(..)
-            | Fact::AnswerWritten(_)
-            | Fact::MemberSeen { .. } => {}
+            Fact::Stopping => {
+                self.fetches.stop(now);
+                self.groups.stop();
+            }
+            Fact::Topics(topics) => self.groups.topics_changed(now, &topics, &mut self.out),
+            Fact::ShareConfigured(group, config) => self.groups.share_configured(&group, &config),
+            Fact::AnswerWritten(_) | Fact::MemberSeen { .. } => {}
         }
     }
 
     /// Ends a round, in this order: machines, syncs, outputs.
     pub(super) fn finish(&mut self, now: Now) -> Vec<Output<S>> {
         self.fetches.finish(now, &self.logs, &mut self.out);
+        self.groups.finish(now, &mut self.out);
         let mut outputs = Vec::new();
         for output in self.out.drain() {
             match output {
@@ -135,22 +160,5 @@ impl<S: Slice> Shard<S> {
             facts.log_start = start;
             self.fetches.changed(partition);
         }
-    }
-}
-
-fn refuse(command: &GroupCommand) -> GroupReply {
-    let error = GroupError::NotAvailable;
-    match command {
-        GroupCommand::Join(join) => GroupReply::Joined(Err(JoinError { error, member: join.member.clone() })),
-        GroupCommand::Sync(_) => GroupReply::Synced(Err(error)),
-        GroupCommand::Heartbeat { .. } => GroupReply::Heartbeat(Err(error)),
-        GroupCommand::Leave { .. } => GroupReply::Left(Err(error)),
-        GroupCommand::Commit(commit) => GroupReply::Committed(vec![Err(error); commit.offsets.len()]),
-        GroupCommand::FetchOffsets { .. } => GroupReply::Offsets(Err(error)),
-        GroupCommand::DeleteOffsets { .. } => GroupReply::OffsetsDeleted(Err(error)),
-        GroupCommand::Describe { .. } => GroupReply::Described(Err(error)),
-        GroupCommand::List => GroupReply::Listed(Err(error)),
-        GroupCommand::ShareHeartbeat(_) => GroupReply::ShareHeartbeat(Err(error)),
-        GroupCommand::DescribeShare { .. } => GroupReply::ShareDescribed(Err(error)),
     }
 }
