@@ -8,6 +8,7 @@ pub mod command;
 pub mod group;
 pub mod io;
 pub mod outbox;
+pub(crate) mod plan;
 pub mod reply;
 pub mod share;
 pub mod time;
