@@ -1,1 +1,4 @@
-//! benchmarks of the parts and of the whole.
+//! Benchmarks of the parts and of the whole: what they share.
+
+pub mod sizes;
+pub mod workload;

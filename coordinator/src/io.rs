@@ -1,7 +1,8 @@
 //! Submissions and completions: what executors serve.
 //!
 //! An executor serves the submissions of one partition in the order in which they were made and answers each with
-//! exactly one [`Completion`]. It may share one sync among many. `S` is the executor's own way to name bytes of a
+//! exactly one [`Completion`]. A sync is taken in its place in that order and ends whenever the disk is done: what
+//! was submitted behind it does not wait. It may share one sync among many. `S` is the executor's own way to name bytes of a
 //! log (a file range, a buffer): the shard passes it on and looks only at its length.
 
 use std::sync::Arc;
@@ -74,7 +75,8 @@ pub enum Submission {
     Read {
         /// Names it.
         op: OpId,
-        /// At most this many bytes in all, but the first batch.
+        /// At most this many bytes in all. The first batch of the first part that has one is found whatever its
+        /// size and whatever the limits (KIP-74).
         bytes_max: u64,
         /// The parts, in order.
         parts: Vec<ReadPart>,
@@ -209,6 +211,49 @@ pub enum Completion<S> {
     ShareStateDeleted(OpId, Result<(), IoError>),
     /// Of [`Submission::ListShareStates`].
     ShareStates(OpId, Result<Vec<PartitionId>, IoError>),
+}
+
+impl<S> Completion<S> {
+    /// The submission that is over.
+    #[must_use]
+    pub fn op(&self) -> OpId {
+        match self {
+            Self::Appended(op, _)
+            | Self::Synced(op, _)
+            | Self::Read(op, _)
+            | Self::OffsetFound(op, _)
+            | Self::RecordsDeleted(op, _)
+            | Self::Loaded(op, _)
+            | Self::Scanned(op, _)
+            | Self::Built(op, _)
+            | Self::ShareStateOpened(op, _)
+            | Self::EventsAppended(op, _)
+            | Self::ShareStateDeleted(op, _)
+            | Self::ShareStates(op, _) => *op,
+        }
+    }
+}
+
+impl Submission {
+    /// The name it was submitted under.
+    #[must_use]
+    pub fn op(&self) -> OpId {
+        match self {
+            Self::Append { op, .. }
+            | Self::Sync { op, .. }
+            | Self::Read { op, .. }
+            | Self::FindOffset { op, .. }
+            | Self::DeleteRecords { op, .. }
+            | Self::Load { op, .. }
+            | Self::Scan { op, .. }
+            | Self::Build { op, .. }
+            | Self::OpenShareState { op, .. }
+            | Self::AppendEvents { op, .. }
+            | Self::WriteSnapshot { op, .. }
+            | Self::DeleteShareState { op, .. }
+            | Self::ListShareStates { op, .. } => *op,
+        }
+    }
 }
 
 /// A partition log's state.

@@ -7,8 +7,10 @@
 pub mod command;
 pub mod group;
 pub mod io;
+pub mod limits;
 pub mod outbox;
-pub(crate) mod plan;
+pub mod plan;
 pub mod reply;
+pub mod shard;
 pub mod share;
 pub mod time;

@@ -158,8 +158,11 @@ pub struct ShareAcknowledged {
     /// How long a lock lasts, milliseconds.
     pub lock_ms: i32,
     /// One outcome a partition (KIP-932), and one a range (key-share).
-    pub parts: Vec<(PartitionId, Option<ShareError>, Vec<Result<(), ShareError>>)>,
+    pub parts: Vec<AckOutcome>,
 }
+
+/// What became of a partition's acknowledgements: one outcome for all, and one a range.
+pub type AckOutcome = (PartitionId, Option<ShareError>, Vec<Result<(), ShareError>>);
 
 /// Where a share-partition stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -150,7 +150,9 @@ mod tests {
 
     #[test]
     fn dead_links_are_found() {
-        assert!(complaints("README.md", "[a](docs/there.md#part) [b](https://example.com) [c](#here)").is_empty());
+        assert!(
+            complaints("README.md", "[a](docs/there.md#part) [b](https://example.com) [c](#here)").is_empty()
+        );
         assert!(complaints("docs/other.md", "[a](there.md) [b](../docs/there.md)").is_empty());
         assert_eq!(complaints("README.md", "[a](docs/gone.md)"), ["dead link: docs/gone.md"]);
         assert!(complaints("README.md", "```\n[a](docs/gone.md)\n```").is_empty());

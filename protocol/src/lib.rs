@@ -22,6 +22,9 @@ pub mod messages;
 pub mod request;
 pub mod response;
 pub mod segments;
+mod shape;
+#[cfg(test)]
+mod tests;
 
 pub use api::{Api, ApiKey, Refusal};
 pub use decode::DecodeError;

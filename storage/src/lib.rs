@@ -1,1 +1,44 @@
-//! the partition log: segments, indexes, event logs, recovery, flushing, and the metadata store.
+//! The partition log and the metadata store, on a disk that is handed in.
+//!
+//! On disk it is Kafka: `<topic>-<partition>/` with `.log`, `.index`, `.timeindex`, producer `.snapshot`s,
+//! `leader-epoch-checkpoint` and `partition.metadata`, and Kafka's checkpoint files at the root. What Kafka has no
+//! place for stands beside: `.producers` (five batches a producer), `share-<n>.<g>.events`, the metadata store.
+//!
+//! Owner: [`Logs`] belongs to one thread. Inputs: validated batches, offsets, the time. Outputs: file ranges
+//! ([`LogSlice`]), batches, jobs to sync ([`SyncJob`]). It knows bytes, offsets and files; never requests, groups or
+//! error codes.
+
+mod batch_cache;
+mod batch_header;
+mod checkpoints;
+pub mod data_dir;
+pub mod disk;
+pub mod error;
+mod event_log;
+mod events;
+mod flush;
+mod index;
+mod lazy_file;
+mod leader_epochs;
+mod log;
+mod logs;
+pub mod metadata;
+pub mod options;
+mod producer_state;
+mod scan;
+mod segment;
+mod select;
+#[cfg(test)]
+mod testing;
+mod walk;
+
+pub use data_dir::DataDir;
+pub use disk::{Disk, DiskFile, OsDisk, SimDisk};
+pub use error::{AppendError, DeleteError, ReadError, SelectError, StorageError};
+pub use event_log::{EventsFacts, Replay};
+pub use flush::{SyncJob, SyncResult};
+pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
+pub use logs::{FoundPartition, Logs};
+pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
+pub use options::{LogConfig, Options};
+pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};

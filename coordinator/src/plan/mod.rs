@@ -1,5 +1,7 @@
-//! Plans: what goes out to whom, decided apart from how it is read.
+//! Planners: what is read for a request and what goes out to whom, or how long it waits. They decide; the shard
+//! carries out.
 
 pub(crate) mod budget;
 pub(crate) mod fairness;
+pub mod fetch;
 pub(crate) mod share_fetch;

@@ -1,0 +1,248 @@
+//! Produce (key 0, v3–v13; advertised from 0, see `protocol::api`).
+//!
+//! Every batch is validated here, in one pass and without state; then the shard takes all of the request in one
+//! command. Both happen in the order of the connection; the wait for the disk does not hold up what comes behind. v8
+//! tells which records were refused (KIP-467), v13 names topics by id (KIP-516). A partition that is named twice has
+//! one entry and stores the later batch. With acks 0 there is no answer, and an error closes the connection. Left
+//! out: transactions, so a transactional batch is refused for good (53); `timeout_ms`, since there are no followers.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use bytes::{Bytes, BytesMut};
+use coordinator::command::{Acks, Command, Produce};
+use coordinator::io::Appended;
+use coordinator::reply::ProduceError;
+use protocol::messages::TopicRef;
+use protocol::messages::produce::{
+    ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse,
+    RecordError,
+};
+use protocol::{ErrorCode, Response, StrBytes};
+use records::ids::{Offset, PartitionId};
+use records::{BatchView, TimestampType, batch};
+
+use crate::catalog::Image;
+use crate::context::{CloseConnection, RequestContext};
+use crate::dispatch::Served;
+use crate::error_map;
+use crate::executor::Reply;
+
+/// What becomes of one partition of a request.
+enum Fate {
+    /// Its batch goes to the shard.
+    Submitted(i32),
+    /// It is answered already.
+    Refused(ProducePartitionResponse),
+}
+
+/// The request's topics with the fate of each of their partitions, in order.
+type Fates = Vec<(TopicRef, Vec<Fate>)>;
+
+/// Validates and hands over; the answer comes when the disk has it.
+///
+/// # Errors
+/// Where the broker stops, and where nothing can be said of an error (acks 0).
+pub async fn handle(cx: &RequestContext, request: ProduceRequest) -> Result<Served, CloseConnection> {
+    let acks = match request.acks {
+        -1 => Acks::Synced,
+        0 | 1 => Acks::Written,
+        _ => {
+            let answer = refuse_all(request, ErrorCode::InvalidRequiredAcks);
+            return Ok(Served::Now(Response::Produce(answer)));
+        }
+    };
+    let silent = request.acks == 0;
+    let (fates, parts) = validate(cx, request);
+    if parts.is_empty() {
+        let answer = answer(fates, Vec::new());
+        return Ok(Served::Later(Box::pin(async move { finish(answer, silent) })));
+    }
+    let pending = cx.broker.shard.submit(Command::Produce(Produce { acks, parts })).await?;
+    Ok(Served::Later(Box::pin(async move {
+        let results = match pending.reply().await? {
+            Reply::Produced(results) => results,
+            other => unreachable!("a produce command is answered by {other:?}"),
+        };
+        finish(answer(fates, results), silent)
+    })))
+}
+
+fn finish(
+    answer: ProduceResponse,
+    silent: bool,
+) -> Result<Option<Response<crate::executor::FileRange>>, CloseConnection> {
+    if !silent {
+        return Ok(Some(Response::Produce(answer)));
+    }
+    let mut errors =
+        answer.topics.iter().flat_map(|topic| &topic.partitions).filter(|part| part.error_code.is_error());
+    match errors.next() {
+        None => Ok(None),
+        Some(error) => Err(CloseConnection(Cow::Owned(format!(
+            "produce with acks 0 failed for partition {}: {}",
+            error.index, error.error_code
+        )))),
+    }
+}
+
+fn refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse {
+    let topics = request
+        .topics
+        .into_iter()
+        .map(|topic| ProduceTopicResponse {
+            topic: topic.topic,
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|partition| ProducePartitionResponse::error(partition.index, error))
+                .collect(),
+        })
+        .collect();
+    ProduceResponse { topics, ..ProduceResponse::default() }
+}
+
+fn validate(cx: &RequestContext, request: ProduceRequest) -> (Fates, Vec<(PartitionId, Bytes)>) {
+    let image = cx.broker.catalog.image();
+    let now_ms = cx.broker.clock.wall_ms();
+    let mut parts = Vec::new();
+    let mut transactional = false;
+    let fates: Fates = merged(request)
+        .into_iter()
+        .map(|(topic, partitions)| {
+            let fates = partitions
+                .into_iter()
+                .map(|partition| match check(cx, &image, now_ms, &topic, &partition) {
+                    Ok((id, bytes)) => {
+                        parts.push((id, bytes));
+                        Fate::Submitted(partition.index)
+                    }
+                    Err(refusal) => {
+                        transactional |= refusal.error_code == ErrorCode::TransactionalIdAuthorizationFailed;
+                        Fate::Refused(refusal)
+                    }
+                })
+                .collect();
+            (topic, fates)
+        })
+        .collect();
+    if transactional {
+        // Kafka checks the right to the transactional id before it looks at any partition.
+        return (all_refused(fates, ErrorCode::TransactionalIdAuthorizationFailed), Vec::new());
+    }
+    (fates, parts)
+}
+
+fn all_refused(fates: Fates, error: ErrorCode) -> Fates {
+    let refused = |fate| match fate {
+        Fate::Submitted(index) => Fate::Refused(ProducePartitionResponse::error(index, error)),
+        Fate::Refused(refusal) => Fate::Refused(ProducePartitionResponse::error(refusal.index, error)),
+    };
+    fates.into_iter().map(|(topic, fates)| (topic, fates.into_iter().map(refused).collect())).collect()
+}
+
+/// Each topic once, each partition once: of a repeated one the later batch, in the earlier place (case P04).
+fn merged(request: ProduceRequest) -> Vec<(TopicRef, Vec<ProducePartition>)> {
+    let mut topics: Vec<(TopicRef, Vec<ProducePartition>)> = Vec::with_capacity(request.topics.len());
+    let mut topic_places = HashMap::new();
+    let mut partition_places = HashMap::new();
+    for topic in request.topics {
+        let place = *topic_places.entry(topic.topic.clone()).or_insert_with(|| {
+            topics.push((topic.topic, Vec::new()));
+            topics.len() - 1
+        });
+        let partitions = &mut topics[place].1;
+        for partition in topic.partitions {
+            match partition_places.entry((place, partition.index)) {
+                Entry::Occupied(earlier) => partitions[*earlier.get()] = partition,
+                Entry::Vacant(free) => {
+                    free.insert(partitions.len());
+                    partitions.push(partition);
+                }
+            }
+        }
+    }
+    topics
+}
+
+/// Finds the partition and checks its batch; the batch comes back with the max timestamp that its records have.
+fn check(
+    cx: &RequestContext,
+    image: &Image,
+    now_ms: i64,
+    topic: &TopicRef,
+    partition: &ProducePartition,
+) -> Result<(PartitionId, Bytes), ProducePartitionResponse> {
+    let refuse = |error| ProducePartitionResponse::error(partition.index, error);
+    let found = match topic {
+        TopicRef::Name(name) => {
+            image.topic(name).ok_or_else(|| refuse(ErrorCode::UnknownTopicOrPartition))?
+        }
+        TopicRef::Id(id) => image.topic_by_id(*id).ok_or_else(|| refuse(ErrorCode::UnknownTopicId))?,
+    };
+    let id = found.partition(partition.index).ok_or_else(|| refuse(ErrorCode::UnknownTopicOrPartition))?;
+    if found.internal {
+        return Err(refuse(ErrorCode::InvalidTopicException));
+    }
+    let bytes = partition.records.clone().unwrap_or_default();
+    if BatchView::parse(&bytes).is_ok_and(|batch| batch.attributes().is_transactional()) {
+        return Err(refuse(ErrorCode::TransactionalIdAuthorizationFailed));
+    }
+    let rules = found.rules(now_ms, cx.api_version);
+    let validated = batch::validate::validate(&bytes, &rules).map_err(|error| {
+        let mut refusal = refuse(error_map::validation(&error));
+        refusal.record_errors = error
+            .record_errors()
+            .iter()
+            .map(|fault| RecordError {
+                batch_index: fault.batch_index,
+                message: Some(StrBytes::from(fault.to_string())),
+            })
+            .collect();
+        refusal.error_message = Some(StrBytes::from(error.to_string()));
+        refusal
+    })?;
+    let claimed = BatchView::parse(&bytes).map(|batch| batch.max_timestamp());
+    if rules.timestamp_type == TimestampType::Create && claimed != Ok(validated.max_timestamp) {
+        let mut corrected = BytesMut::from(&bytes[..]);
+        batch::stamp::stamp(&mut corrected, Offset::ZERO, -1, None, Some(validated.max_timestamp));
+        return Ok((id, corrected.freeze()));
+    }
+    Ok((id, bytes))
+}
+
+fn answer(fates: Fates, results: Vec<Result<Appended, ProduceError>>) -> ProduceResponse {
+    let mut results = results.into_iter();
+    let topics = fates
+        .into_iter()
+        .map(|(topic, fates)| ProduceTopicResponse {
+            topic,
+            partitions: fates
+                .into_iter()
+                .map(|fate| match fate {
+                    Fate::Refused(refusal) => refusal,
+                    Fate::Submitted(index) => {
+                        appended(index, results.next().expect("the shard answers every part"))
+                    }
+                })
+                .collect(),
+        })
+        .collect();
+    ProduceResponse { topics, ..ProduceResponse::default() }
+}
+
+fn appended(index: i32, result: Result<Appended, ProduceError>) -> ProducePartitionResponse {
+    match result {
+        Ok(appended) => ProducePartitionResponse {
+            base_offset: appended.base_offset,
+            log_append_time_ms: appended.append_time_ms.unwrap_or(-1),
+            log_start_offset: appended.facts.log_start,
+            ..ProducePartitionResponse::error(index, ErrorCode::None)
+        },
+        Err(error) => ProducePartitionResponse {
+            error_message: Some(StrBytes::from(error.to_string())),
+            ..ProducePartitionResponse::error(index, error_map::produce(&error))
+        },
+    }
+}

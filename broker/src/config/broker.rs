@@ -1,0 +1,171 @@
+//! The broker's own settings: THE table of names, defaults and meanings.
+//!
+//! Names and defaults are Apache Kafka 4.4's (`KafkaConfig`, `SocketServerConfigs`, `GroupCoordinatorConfig`,
+//! `ServerLogConfigs`) where Kafka has the setting. Ours begin with `sluice.` or stand under `group.sluice.`.
+
+use super::definition::{Definition, Kind};
+
+const I32: Kind = Kind::Int(i32::MIN, i32::MAX);
+const I32_FROM_0: Kind = Kind::Int(0, i32::MAX);
+const I32_FROM_1: Kind = Kind::Int(1, i32::MAX);
+const I64: Kind = Kind::Long(i64::MIN, i64::MAX);
+const I64_FROM_0: Kind = Kind::Long(0, i64::MAX);
+const I64_FROM_MINUS_1: Kind = Kind::Long(-1, i64::MAX);
+const FOREVER: Option<&str> = Some("9223372036854775807");
+
+const fn on(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> Definition {
+    Definition::new(name, kind, default, doc)
+}
+
+/// Every setting that a configuration file may hold and that has an effect.
+#[rustfmt::skip] // one setting a line
+pub const BROKER: &[Definition] = &[
+    // Identity and listeners.
+    on("node.id", I32_FROM_0, None, "The number of this node in what clients are told."),
+    on("broker.id", I32, None, "Older name of node.id."),
+    on("listeners", Kind::Text, Some("PLAINTEXT://127.0.0.1:9092"), "Where to listen: PLAINTEXT://HOST:PORT; an empty host means every address, port 0 any free port."),
+    on("advertised.listeners", Kind::Text, None, "What clients are told to connect to; the listener's own address where unset."),
+    on("log.dirs", Kind::Text, None, "The data directory (one)."),
+    on("log.dir", Kind::Text, Some("./sluice-data"), "The data directory, where log.dirs is unset."),
+    // Connections.
+    on("socket.request.max.bytes", I32_FROM_1, Some("104857600"), "A longer request closes its connection before anything is allocated for it."),
+    on("connections.max.idle.ms", I64_FROM_0, Some("600000"), "A connection without progress for so long is closed."),
+    on("max.connections", I32_FROM_0, Some("2147483647"), "So many connections are served at a time; others wait to be accepted."),
+    on("queued.max.request.bytes", I64_FROM_MINUS_1, Some("-1"), "Memory for requests that are being read or served; reading pauses beyond it. -1: the broker's own bound of 512 MiB."),
+    // Topics.
+    on("num.partitions", I32_FROM_1, Some("1"), "Partitions of a topic that does not say how many."),
+    on("default.replication.factor", I32_FROM_1, Some("1"), "Replicas of a topic that does not say how many; only 1 can be met."),
+    on("auto.create.topics.enable", Kind::Boolean, Some("true"), "Whether asking for a topic that does not exist creates it."),
+    on("delete.topic.enable", Kind::Boolean, Some("true"), "Whether topics can be deleted."),
+    on("message.max.bytes", I32_FROM_0, Some("1048588"), "Largest batch a topic takes, as sent."),
+    on("max.decompressed.message.bytes", I32_FROM_1, Some("2147483639"), "Largest batch a topic takes, unpacked."),
+    on("min.insync.replicas", I32_FROM_1, Some("1"), "Shown to tools; there is one replica."),
+    on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Some("producer"), "Codec of stored batches; producer keeps what was sent."),
+    on("compression.gzip.level", Kind::Int(-1, 9), Some("-1"), "Level of gzip where the broker compresses."),
+    on("compression.lz4.level", Kind::Int(1, 17), Some("9"), "Level of lz4 where the broker compresses."),
+    on("compression.zstd.level", Kind::Int(-131_072, 22), Some("3"), "Level of zstd where the broker compresses."),
+    on("unclean.leader.election.enable", Kind::Boolean, Some("false"), "Shown to tools; there is one replica."),
+    on("log.cleanup.policy", Kind::List(&["compact", "delete"]), Some("delete"), "How old records leave a topic."),
+    on("log.segment.bytes", Kind::Int(1 << 20, i32::MAX), Some("1073741824"), "A log file is closed at this size."),
+    on("log.roll.ms", Kind::Long(1, i64::MAX), None, "A log file is closed at this age."),
+    on("log.roll.hours", I32_FROM_1, Some("168"), "The same in hours, where log.roll.ms is unset."),
+    on("log.roll.jitter.ms", I64_FROM_0, None, "Spread of that age."),
+    on("log.roll.jitter.hours", I32_FROM_0, Some("0"), "The same in hours, where log.roll.jitter.ms is unset."),
+    on("log.retention.ms", I64_FROM_MINUS_1, None, "Records older than this may be deleted; -1: never."),
+    on("log.retention.minutes", I32, None, "The same in minutes, where log.retention.ms is unset."),
+    on("log.retention.hours", I32, Some("168"), "The same in hours, where the two others are unset."),
+    on("log.retention.bytes", I64, Some("-1"), "A partition may be cut to this size; -1: no bound."),
+    on("log.retention.check.interval.ms", Kind::Long(1, i64::MAX), Some("300000"), "How often old records are looked for."),
+    on("log.index.interval.bytes", I32_FROM_0, Some("4096"), "Bytes of log per entry of the offset index."),
+    on("log.index.size.max.bytes", Kind::Int(4, i32::MAX), Some("10485760"), "Largest offset index of a log file."),
+    on("log.segment.delete.delay.ms", I64_FROM_0, Some("60000"), "Shown to tools; readers keep deleted files open as long as they need them."),
+    on("log.flush.interval.messages", Kind::Long(1, i64::MAX), FOREVER, "Shown to tools; what acks=all answers is synced already."),
+    on("log.flush.interval.ms", I64_FROM_0, None, "Shown to tools; what acks=all answers is synced already."),
+    on("log.flush.scheduler.interval.ms", I64_FROM_0, FOREVER, "Shown to tools; what acks=all answers is synced already."),
+    on("log.preallocate", Kind::Boolean, Some("false"), "Shown to tools; files grow as they are written."),
+    on("log.message.timestamp.type", Kind::Choice(&["CreateTime", "LogAppendTime"]), Some("CreateTime"), "Whose clock stamps records: the producer's or the broker's."),
+    on("log.message.timestamp.before.max.ms", I64_FROM_0, FOREVER, "How far a producer's timestamp may lie in the past."),
+    on("log.message.timestamp.after.max.ms", I64_FROM_0, Some("3600000"), "How far a producer's timestamp may lie in the future."),
+    on("log.cleaner.delete.retention.ms", I64_FROM_0, Some("86400000"), "How long deletion marks stay in a compacted topic."),
+    on("log.cleaner.min.compaction.lag.ms", I64_FROM_0, Some("0"), "Younger records are not compacted."),
+    on("log.cleaner.max.compaction.lag.ms", Kind::Long(1, i64::MAX), FOREVER, "Older records are compacted in any case."),
+    on("log.cleaner.min.cleanable.ratio", Kind::Double(0.0, 1.0), Some("0.5"), "Share of uncompacted bytes from which a log is compacted."),
+    on("log.local.retention.ms", Kind::Long(-2, i64::MAX), Some("-2"), "Shown to tools; there is no tiered storage."),
+    on("log.local.retention.bytes", Kind::Long(-2, i64::MAX), Some("-2"), "Shown to tools; there is no tiered storage."),
+    on("log.remote.copy.lag.ms", Kind::Long(-2, i64::MAX), Some("0"), "Shown to tools; there is no tiered storage."),
+    on("log.remote.copy.lag.bytes", Kind::Long(-2, i64::MAX), Some("-1"), "Shown to tools; there is no tiered storage."),
+    // Producers.
+    on("producer.id.expiration.ms", I32_FROM_1, Some("86400000"), "A producer that is silent for so long is forgotten."),
+    // Fetches.
+    on("fetch.max.bytes", Kind::Int(1024, i32::MAX), Some("57671680"), "Largest answer to a fetch, whatever the client asks."),
+    on("max.incremental.fetch.session.cache.slots", I32_FROM_0, Some("1000"), "Fetch sessions that are kept."),
+    // Groups.
+    on("group.min.session.timeout.ms", I32, Some("6000"), "Shortest session timeout a member may ask for."),
+    on("group.max.session.timeout.ms", I32, Some("1800000"), "Longest session timeout a member may ask for."),
+    on("group.initial.rebalance.delay.ms", I32_FROM_0, Some("3000"), "How long the first rebalance of an empty group waits for more members."),
+    on("group.max.size", I32_FROM_1, Some("2147483647"), "Most members of a group."),
+    on("offsets.topic.num.partitions", Kind::Int(1, 10_000), Some("50"), "Partitions of __consumer_offsets; fixed once it exists."),
+    on("offsets.topic.segment.bytes", I32_FROM_1, Some("104857600"), "Size of log files of __consumer_offsets."),
+    on("offsets.retention.minutes", I32_FROM_1, Some("10080"), "How long offsets of an empty group are kept."),
+    on("offset.metadata.max.bytes", I32_FROM_0, Some("4096"), "Longest text a client may commit beside an offset."),
+    on("group.consumer.session.timeout.ms", I32_FROM_1, Some("45000"), "A member of a consumer group that is silent for so long has left."),
+    on("group.consumer.min.session.timeout.ms", I32_FROM_1, Some("45000"), "Least consumer.session.timeout.ms of a group."),
+    on("group.consumer.max.session.timeout.ms", I32_FROM_1, Some("60000"), "Largest consumer.session.timeout.ms of a group."),
+    on("group.consumer.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "How often members of consumer groups are told to report."),
+    on("group.consumer.min.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "Least consumer.heartbeat.interval.ms of a group."),
+    on("group.consumer.max.heartbeat.interval.ms", I32_FROM_1, Some("15000"), "Largest consumer.heartbeat.interval.ms of a group."),
+    // Share groups.
+    on("group.share.max.size", Kind::Int(1, 1_000), Some("200"), "Most members of a share group."),
+    on("group.share.max.share.sessions", I32_FROM_1, Some("2000"), "Most share sessions of this broker."),
+    on("group.share.session.timeout.ms", I32_FROM_1, Some("45000"), "A member silent for so long has left."),
+    on("group.share.min.session.timeout.ms", I32_FROM_1, Some("45000"), "Least share.session.timeout.ms of a group."),
+    on("group.share.max.session.timeout.ms", I32_FROM_1, Some("60000"), "Largest share.session.timeout.ms of a group."),
+    on("group.share.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "How often members are told to report."),
+    on("group.share.min.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "Least share.heartbeat.interval.ms of a group."),
+    on("group.share.max.heartbeat.interval.ms", I32_FROM_1, Some("15000"), "Largest share.heartbeat.interval.ms of a group."),
+    on("group.share.record.lock.duration.ms", Kind::Int(1_000, 3_600_000), Some("30000"), "How long a record stays with the member that took it."),
+    on("group.share.min.record.lock.duration.ms", Kind::Int(1_000, 30_000), Some("15000"), "Least share.record.lock.duration.ms of a group."),
+    on("group.share.max.record.lock.duration.ms", Kind::Int(30_000, 3_600_000), Some("60000"), "Largest share.record.lock.duration.ms of a group."),
+    on("group.share.delivery.count.limit", Kind::Int(2, 25), Some("5"), "How often a record is delivered at most."),
+    on("group.share.min.delivery.count.limit", Kind::Int(2, 5), Some("2"), "Least share.delivery.count.limit of a group."),
+    on("group.share.max.delivery.count.limit", Kind::Int(5, 25), Some("10"), "Largest share.delivery.count.limit of a group."),
+    on("group.share.partition.max.record.locks", Kind::Int(100, 10_000), Some("2000"), "Records of a partition that may be with members at a time."),
+    on("group.share.min.partition.max.record.locks", Kind::Int(100, 2_000), Some("100"), "Least share.partition.max.record.locks of a group."),
+    on("group.share.max.partition.max.record.locks", Kind::Int(2_000, 10_000), Some("4000"), "Largest share.partition.max.record.locks of a group."),
+    // Key order.
+    on("group.sluice.share.order", Kind::Choice(&["none", "key"]), Some("none"), "Order of share groups that do not say which: none, or every key in order."),
+    on("group.sluice.share.key.max.inflight", Kind::Int(1, 1_000), Some("1"), "Records of a key that a member may hold at a time."),
+    on("group.sluice.share.poison", Kind::Choice(&["skip"]), Some("skip"), "What becomes of a record that is rejected or delivered too often."),
+    on("group.sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), Some("0"), "How long a key waits after its first release; doubled each time."),
+    on("group.sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), Some("60000"), "Longest such wait."),
+    on("group.sluice.share.disconnect.grace.ms", Kind::Long(-1, 3_600_000), Some("-1"), "How long a member without a connection keeps its records; -1: one and a half heartbeat intervals."),
+    on("group.sluice.share.hold.target.ms", Kind::Long(0, 3_600_000), Some("100"), "A member holds about as many records as it works off in this time; 0: no such bound."),
+    on("sluice.share.window.bytes", Kind::Long(1 << 16, 1 << 34), Some("16777216"), "Memory of one share-partition."),
+    on("sluice.share.sync.ms", Kind::Long(0, 10_000), Some("100"), "Acknowledgements are synced to disk at the latest after this time."),
+    // Operations.
+    on("sluice.metrics.listen", Kind::Text, Some(""), "HOST:PORT at which Prometheus may read metrics; empty: nowhere."),
+];
+
+/// Settings that Kafka users have in their files and that mean nothing here: taken, and said so in the log.
+pub const WITHOUT_EFFECT: &[&str] = &[
+    "process.roles",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "controller.listener.names",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "num.network.threads",
+    "num.io.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "background.threads",
+    "queued.max.requests",
+    "socket.send.buffer.bytes",
+    "socket.receive.buffer.bytes",
+    "socket.listen.backlog.size",
+    "offsets.topic.replication.factor",
+    "offsets.topic.compression.codec",
+    "offsets.load.buffer.size",
+    "offsets.retention.check.interval.ms",
+    "offsets.commit.timeout.ms",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.segment.bytes",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.num.partitions",
+    "group.coordinator.rebalance.protocols",
+    "group.coordinator.threads",
+    "group.coordinator.append.linger.ms",
+    "log.cleaner.enable",
+    "log.cleaner.threads",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.size",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "metadata.log.dir",
+    "controlled.shutdown.enable",
+    "broker.rack",
+];

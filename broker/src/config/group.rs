@@ -1,0 +1,216 @@
+//! Settings of groups: Apache Kafka 4.4's `GroupConfig` as far as share groups go, and ours.
+
+use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset};
+
+use super::definition::{Definition, Fallback, InvalidValue, Kind};
+use super::{Config, Overrides};
+
+macro_rules! broker {
+    ($name:literal) => {
+        &[Fallback { name: $name, factor: 1 }]
+    };
+}
+
+const fn on(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    fallbacks: &'static [Fallback],
+    doc: &'static str,
+) -> Definition {
+    Definition::new(name, kind, default, doc).falls_back(fallbacks)
+}
+
+const ANY: Kind = Kind::Int(1, i32::MAX);
+
+/// The settings that a group may have, by name. Those of Kafka keep its meaning; ours begin with `sluice.`.
+#[rustfmt::skip] // one setting a line
+pub const GROUP: &[Definition] = &[
+    on("consumer.heartbeat.interval.ms", ANY, None, broker!("group.consumer.heartbeat.interval.ms"), "How often members of consumer groups are told to report."),
+    on("consumer.session.timeout.ms", ANY, None, broker!("group.consumer.session.timeout.ms"), "A member of a consumer group that is silent for so long has left."),
+    on("share.auto.offset.reset", Kind::Text, Some("latest"), &[], "Where the group starts in a partition that it has no state of: latest, earliest, or by_duration:DURATION (ISO 8601)."),
+    on("share.delivery.count.limit", ANY, None, broker!("group.share.delivery.count.limit"), "How often a record is delivered at most."),
+    on("share.heartbeat.interval.ms", ANY, None, broker!("group.share.heartbeat.interval.ms"), "How often members are told to report."),
+    on("share.isolation.level", Kind::Choice(&["read_committed", "read_uncommitted"]), Some("read_uncommitted"), &[], "Whether records of open and aborted transactions are delivered."),
+    on("share.partition.max.record.locks", ANY, None, broker!("group.share.partition.max.record.locks"), "Records of a partition that may be with members at a time."),
+    on("share.record.lock.duration.ms", ANY, None, broker!("group.share.record.lock.duration.ms"), "How long a record stays with the member that took it."),
+    on("share.renew.acknowledge.enable", Kind::Boolean, Some("true"), &[], "Whether members may renew their locks."),
+    on("share.session.timeout.ms", ANY, None, broker!("group.share.session.timeout.ms"), "A member silent for so long has left."),
+    on("sluice.share.disconnect.grace.ms", Kind::Long(-1, 3_600_000), None, broker!("group.sluice.share.disconnect.grace.ms"), "How long a member without a connection keeps its records; -1: one and a half heartbeat intervals."),
+    on("sluice.share.hold.target.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.hold.target.ms"), "A member holds about as many records as it works off in this time; 0: no such bound."),
+    on("sluice.share.key.max.inflight", Kind::Int(1, 1_000), None, broker!("group.sluice.share.key.max.inflight"), "Records of a key that a member may hold at a time."),
+    on("sluice.share.order", Kind::Choice(&["none", "key"]), None, broker!("group.sluice.share.order"), "none: as Apache Kafka; key: every key in order, at one member at a time."),
+    on("sluice.share.poison", Kind::Choice(&["skip"]), None, broker!("group.sluice.share.poison"), "What becomes of a record that is rejected or delivered too often: skip goes on with its key."),
+    on("sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), None, broker!("group.sluice.share.retry.backoff.max.ms"), "Longest wait of a key after a release."),
+    on("sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.retry.backoff.ms"), "How long a key waits after its first release; doubled each time."),
+];
+
+/// Broker settings that bound a group's: (group setting, least, largest).
+#[rustfmt::skip] // one setting a line
+const BOUNDS: &[(&str, &str, &str)] = &[
+    ("consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("share.session.timeout.ms", "group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
+    ("share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
+    ("share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+    ("share.delivery.count.limit", "group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"),
+    ("share.partition.max.record.locks", "group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks"),
+];
+
+/// Checks a group's setting against its kind and the broker's bounds, and gives its plain form.
+///
+/// # Errors
+/// With a message that names the allowed range.
+pub fn check(config: &Config, definition: &Definition, value: &str) -> Result<String, InvalidValue> {
+    let plain = definition.parse(value)?;
+    let refuse = |reason: String| {
+        Err(InvalidValue {
+            name: definition.name.to_owned(),
+            value: value.escape_debug().to_string(),
+            reason,
+        })
+    };
+    if let Some((_, least, largest)) = BOUNDS.iter().find(|(name, ..)| *name == definition.name) {
+        let (low, high) = (config.number(least), config.number(largest));
+        let number: i64 = plain.parse().expect("the kind admits numbers only");
+        if number < low || number > high {
+            return refuse(format!("expected a number from {low} to {high} ({least}, {largest})"));
+        }
+    }
+    if definition.name == "share.auto.offset.reset" {
+        return match reset(plain.trim()) {
+            Some(_) => Ok(plain.trim().to_ascii_lowercase_if_word()),
+            None => refuse(
+                "expected latest, earliest or by_duration: and an ISO 8601 duration such as by_duration:PT1H"
+                    .to_owned(),
+            ),
+        };
+    }
+    Ok(plain)
+}
+
+/// A group's share settings: its own over the broker's defaults.
+#[must_use]
+pub fn share_config(config: &Config, overrides: &Overrides) -> ShareConfig {
+    let text = |name: &str| {
+        let definition = super::find(GROUP, name).expect("a setting of the table");
+        config.effective(definition, overrides).value.unwrap_or_default()
+    };
+    let number = |name: &str| text(name).parse::<i64>().expect("set values are checked");
+    let small = |name: &str| i32::try_from(number(name)).expect("bounded by the table");
+    ShareConfig {
+        order: match text("sluice.share.order").as_str() {
+            "key" => ShareOrder::Key,
+            _ => ShareOrder::None,
+        },
+        reset: reset(&text("share.auto.offset.reset")).unwrap_or_default(),
+        read_committed: text("share.isolation.level") == "read_committed",
+        lock_ms: number("share.record.lock.duration.ms"),
+        delivery_count_max: i16::try_from(number("share.delivery.count.limit")).unwrap_or(i16::MAX),
+        record_locks_max: u32::try_from(number("share.partition.max.record.locks")).unwrap_or(u32::MAX),
+        renew: text("share.renew.acknowledge.enable") == "true",
+        heartbeat_interval_ms: small("share.heartbeat.interval.ms"),
+        session_timeout_ms: small("share.session.timeout.ms"),
+        key_inflight_max: u32::try_from(number("sluice.share.key.max.inflight")).unwrap_or(1),
+        poison: Poison::Skip,
+        backoff_ms: number("sluice.share.retry.backoff.ms"),
+        backoff_max_ms: number("sluice.share.retry.backoff.max.ms"),
+        disconnect_grace_ms: Some(number("sluice.share.disconnect.grace.ms")).filter(|ms| *ms >= 0),
+        hold_target_ms: number("sluice.share.hold.target.ms"),
+        window_bytes_max: config.number("sluice.share.window.bytes").unsigned_abs(),
+        sync_ms: config.number("sluice.share.sync.ms"),
+    }
+}
+
+trait Word {
+    fn to_ascii_lowercase_if_word(&self) -> String;
+}
+
+impl Word for str {
+    /// `Earliest` becomes `earliest`; a duration keeps its letters, which mean something.
+    fn to_ascii_lowercase_if_word(&self) -> String {
+        if self.contains(':') { self.to_owned() } else { self.to_ascii_lowercase() }
+    }
+}
+
+/// `latest`, `earliest`, `by_duration:P…` (`AutoOffsetResetStrategy`).
+fn reset(text: &str) -> Option<ShareReset> {
+    let lower = text.to_ascii_lowercase();
+    match lower.as_str() {
+        "latest" => Some(ShareReset::Latest),
+        "earliest" => Some(ShareReset::Earliest),
+        _ => lower.strip_prefix("by_duration:").and_then(duration_ms).map(ShareReset::ByDuration),
+    }
+}
+
+/// Milliseconds of an ISO 8601 duration of days and less (`java.time.Duration.parse`), not negative.
+fn duration_ms(text: &str) -> Option<i64> {
+    let (days, time) = match text.strip_prefix('p')?.split_once('t') {
+        Some((days, time)) => (days, Some(time)),
+        None => (text.strip_prefix('p')?, None),
+    };
+    let mut total: f64 = 0.0;
+    let mut parts = 0;
+    if !days.is_empty() {
+        total += days.strip_suffix('d')?.parse::<u32>().map(f64::from).ok()? * 86_400_000.0;
+        parts += 1;
+    }
+    let mut rest = time.unwrap_or_default();
+    if time.is_some_and(str::is_empty) {
+        return None;
+    }
+    for (unit, ms) in [('h', 3_600_000.0), ('m', 60_000.0), ('s', 1_000.0)] {
+        if let Some((number, behind)) = rest.split_once(unit) {
+            let plain = number.chars().all(|c| c.is_ascii_digit() || (unit == 's' && c == '.'));
+            total += number.parse::<f64>().ok().filter(|_| plain)? * ms;
+            rest = behind;
+            parts += 1;
+        }
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "float to integer casts saturate")]
+    (parts > 0 && rest.is_empty()).then_some(total as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_defaults_are_the_coordinators() {
+        let config = Config::defaults();
+        assert_eq!(share_config(&config, &Overrides::new()), ShareConfig::default());
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(reset("by_duration:PT1H"), Some(ShareReset::ByDuration(3_600_000)));
+        assert_eq!(reset("by_duration:P2DT3M4.5S"), Some(ShareReset::ByDuration(172_984_500)));
+        for bad in
+            ["by_duration:", "by_duration:P", "by_duration:PT", "by_duration:PT1X", "by_duration:PT-1H", "x"]
+        {
+            assert_eq!(reset(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a07_bounds_are_the_brokers_and_named() {
+        let config = Config::defaults();
+        let lock = super::super::find(GROUP, "share.record.lock.duration.ms").unwrap();
+        let error = check(&config, lock, "1").unwrap_err().to_string();
+        assert!(error.contains("15000") && error.contains("60000"), "{error}");
+        assert_eq!(check(&config, lock, "20000").unwrap(), "20000");
+        let order = super::super::find(GROUP, "sluice.share.order").unwrap();
+        assert!(check(&config, order, "keys").is_err());
+        let start = super::super::find(GROUP, "share.auto.offset.reset").unwrap();
+        assert_eq!(check(&config, start, "Earliest").unwrap(), "earliest");
+        assert_eq!(check(&config, start, "by_duration:PT1H").unwrap(), "by_duration:PT1H");
+        assert!(check(&config, start, "yesterday").is_err());
+    }
+
+    #[test]
+    fn overrides_win() {
+        let config = Config::defaults();
+        let overrides: Overrides = [("sluice.share.order".to_owned(), "key".to_owned())].into();
+        assert_eq!(share_config(&config, &overrides).order, ShareOrder::Key);
+    }
+}

@@ -1,0 +1,102 @@
+//! The one way to the shard's thread: a queue whose commands are bounded.
+//!
+//! Commands wait for room. What follows from work that was admitted before (facts, completions, changes of the
+//! catalogue, which are made one at a time) is never refused: of those there are at most a few per command in
+//! flight, partition or connection, all of which are bounded themselves.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use coordinator::command::{Command, Fact, Ticket};
+use coordinator::io::Completion;
+use parking_lot::{Condvar, Mutex};
+use storage::SyncResult;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::control::Control;
+use super::{Data, Reply, Stopped};
+
+/// Commands that may wait for the shard's thread at a time.
+const COMMANDS_QUEUED_MAX: usize = 1024;
+
+/// One thing for the shard's thread.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A request's work.
+    Command {
+        /// Its name.
+        ticket: Ticket,
+        /// The work.
+        command: Command,
+        /// Who waits.
+        reply: oneshot::Sender<Reply>,
+    },
+    /// What the shard is told.
+    Fact(Fact),
+    /// Work that was done elsewhere.
+    Completion(Completion<Data>),
+    /// A sync that was run elsewhere.
+    Synced(SyncResult),
+    /// Something to do with the logs.
+    Control(Control),
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    state: Mutex<State>,
+    filled: Condvar,
+    room: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Mail>,
+    closed: bool,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::default(), filled: Condvar::new(), room: Semaphore::new(COMMANDS_QUEUED_MAX) }
+    }
+
+    /// Queues a command, after waiting for room. Nothing is queued where the future is dropped before it is done.
+    pub(crate) async fn send(&self, mail: Mail) -> Result<(), Stopped> {
+        let permit = self.room.acquire().await.map_err(|_| Stopped)?;
+        self.push(mail)?;
+        permit.forget();
+        Ok(())
+    }
+
+    /// Queues what may not wait.
+    pub(crate) fn push(&self, mail: Mail) -> Result<(), Stopped> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Stopped);
+        }
+        state.queue.push_back(mail);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Takes all that is there, after waiting for something at most so long.
+    pub(crate) fn take(&self, wait_max: Duration) -> VecDeque<Mail> {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() && !state.closed && !wait_max.is_zero() {
+            self.filled.wait_for(&mut state, wait_max);
+        }
+        let taken = std::mem::take(&mut state.queue);
+        drop(state);
+        let commands = taken.iter().filter(|mail| matches!(mail, Mail::Command { .. })).count();
+        self.room.add_permits(commands);
+        taken
+    }
+
+    /// Refuses everything from now on.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.room.close();
+        self.filled.notify_one();
+    }
+}

@@ -1,0 +1,56 @@
+//! Every bound of this crate, by name, with the inequalities between them.
+
+use crate::group::GroupLimits;
+use crate::time::Micros;
+
+/// Waits and sizes that hold for the whole shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Fetches that may be parked at one time. A fetch that would be one more is answered at once.
+    pub parked_fetches_max: usize,
+    /// Partitions that parked fetches may name in all, since each costs memory until it is answered.
+    pub parked_parts_max: usize,
+    /// A record of a group coordinator is synced at the latest this long after it was written.
+    pub group_sync_after: Micros,
+    /// A coordinator partition that could not be loaded is tried again after this long.
+    pub group_reload_after: Micros,
+    /// Records of a coordinator partition are collected into one batch up to about this many bytes. The records of
+    /// one decision always stay together.
+    pub group_batch_bytes_max: usize,
+    /// Of the group coordinator.
+    pub groups: GroupLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            parked_fetches_max: PARKED_FETCHES_MAX,
+            parked_parts_max: PARKED_PARTS_MAX,
+            group_sync_after: GROUP_SYNC_AFTER,
+            group_reload_after: GROUP_RELOAD_AFTER,
+            group_batch_bytes_max: GROUP_BATCH_BYTES_MAX,
+            groups: GroupLimits::default(),
+        }
+    }
+}
+
+/// Name of the internal topic that holds groups and their committed offsets (`Topic.GROUP_METADATA_TOPIC_NAME`).
+pub const CONSUMER_OFFSETS: &str = "__consumer_offsets";
+
+const PARKED_FETCHES_MAX: usize = 16_384;
+const PARKED_PARTS_MAX: usize = 262_144;
+const GROUP_SYNC_AFTER: Micros = Micros(100_000);
+const GROUP_RELOAD_AFTER: Micros = Micros(1_000_000);
+const GROUP_BATCH_BYTES_MAX: usize = 512 << 10;
+/// Kafka's `message.max.bytes`: what a log takes as one batch when nothing else is configured.
+const MESSAGE_BYTES_MAX: usize = 1_048_588;
+
+const _: () = {
+    assert!(PARKED_FETCHES_MAX <= PARKED_PARTS_MAX, "each parked fetch may name one partition");
+    assert!(GROUP_BATCH_BYTES_MAX <= MESSAGE_BYTES_MAX / 2, "two decisions of half a batch fit the log");
+    assert!(GROUP_SYNC_AFTER.0 <= 100_000, "a commit is on the disk 100 ms after its answer");
+    assert!(
+        GROUP_SYNC_AFTER.0 < GROUP_RELOAD_AFTER.0,
+        "a failing disk is asked less often than a working one"
+    );
+};

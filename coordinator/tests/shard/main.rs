@@ -1,0 +1,9 @@
+//! The shard against an executor in memory: produce, fetch, offsets, groups.
+
+mod fetch;
+mod groups;
+mod log;
+mod offsets;
+mod produce;
+mod properties;
+mod world;

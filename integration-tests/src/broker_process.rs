@@ -1,0 +1,170 @@
+//! The product as users run it: the `sluice` binary, started, killed and started again on its data.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::process::{Process, run};
+use crate::real_time::Stopwatch;
+
+/// A start is a matter of milliseconds; this bound is for a machine that is busy with other things.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// A shutdown answers parked requests and flushes: at most seconds (case R05).
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// Building the binary from scratch.
+const BUILD_LIMIT: Duration = Duration::from_secs(1800);
+
+/// A running `sluice serve`, killed when dropped.
+#[derive(Debug)]
+pub struct BrokerProcess {
+    process: Process,
+    address: String,
+    data_dir: PathBuf,
+    arguments: Vec<String>,
+    start_time: Duration,
+    /// Keeps a data directory of its own until the end.
+    _own_dir: Option<TempDir>,
+}
+
+impl BrokerProcess {
+    /// Starts a broker on a free port and a fresh data directory, which goes with it.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// As [`Self::start`], with more arguments of `sluice serve`.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let dir = TempDir::new().expect("a temporary folder can be made");
+        let mut broker = Self::start_on(&dir.path().join("data"), arguments);
+        broker._own_dir = Some(dir);
+        broker
+    }
+
+    /// Starts a broker on a free port and the data directory given, which stays.
+    pub fn start_on(data_dir: &Path, arguments: &[&str]) -> Self {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let (process, address, start_time) = launch("127.0.0.1:0", data_dir, &arguments);
+        Self { process, address, data_dir: data_dir.to_owned(), arguments, start_time, _own_dir: None }
+    }
+
+    /// `HOST:PORT` for clients, as the ready line named it.
+    pub fn bootstrap(&self) -> &str {
+        &self.address
+    }
+
+    /// The data directory: a folder for each partition stands in it.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Time from the start of the process to its ready line.
+    pub fn start_time(&self) -> Duration {
+        self.start_time
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// True while it runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.wait(Duration::ZERO).is_none()
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.status_kib("VmRSS:") * 1024
+    }
+
+    /// The most that was ever resident, in bytes.
+    pub fn resident_bytes_peak(&self) -> u64 {
+        self.status_kib("VmHWM:") * 1024
+    }
+
+    /// Open file descriptors.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id()))
+            .expect("a running process lists its files")
+            .count()
+    }
+
+    /// What it has logged up to now.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// All that it printed on standard output: the ready line and nothing else.
+    pub fn stdout(&self) -> String {
+        self.process.stdout()
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM; waits for the end in order.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.process.signal(Signal::TERM);
+        self.process.wait(STOP_LIMIT).unwrap_or_else(|| {
+            panic!("sluice did not stop within {STOP_LIMIT:?} of SIGTERM:\n{}", self.log())
+        })
+    }
+
+    /// Starts again on the same data directory and port, after [`Self::kill`] or [`Self::terminate`].
+    pub fn restart(&mut self) {
+        self.process.kill();
+        let (process, address, start_time) = launch(&self.address, &self.data_dir, &self.arguments);
+        assert_eq!(address, self.address, "a restart keeps its address");
+        self.process = process;
+        self.start_time = start_time;
+    }
+
+    fn status_kib(&self, field: &str) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("a process has a status");
+        let line = status.lines().find(|line| line.starts_with(field)).expect("the kernel reports memory");
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("memory is a number of KiB")
+    }
+}
+
+/// The binary: `$SLUICE_BIN`, or built by cargo into the target directory that this test stands in.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| std::env::var_os("SLUICE_BIN").map_or_else(build, PathBuf::from))
+}
+
+fn build() -> PathBuf {
+    // <target>/<profile>/deps/<test>
+    let test = std::env::current_exe().expect("a process knows its program");
+    let profile_dir = test.ancestors().nth(2).expect("a test stands in target/PROFILE/deps");
+    let target_dir = profile_dir.parent().expect("a profile stands in the target directory");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo
+        .args(["build", "--quiet", "-p", "sluice-broker", "--bin", "sluice", "--target-dir"])
+        .arg(target_dir);
+    if profile_dir.ends_with("release") {
+        cargo.arg("--release");
+    }
+    run("cargo build of the broker", cargo, b"", BUILD_LIMIT).expect_success();
+    profile_dir.join("sluice")
+}
+
+fn launch(listen: &str, data_dir: &Path, arguments: &[String]) -> (Process, String, Duration) {
+    let mut command = Command::new(binary());
+    command.args(["serve", "--listen", listen, "--data-dir"]).arg(data_dir).args(arguments);
+    let watch = Stopwatch::start();
+    let process = Process::spawn("sluice", command);
+    let ready = process.wait_for_line(START_LIMIT, |line| line.starts_with("sluice ready on "));
+    let start_time = watch.elapsed();
+    let Some(address) = ready.as_deref().and_then(|line| line.strip_prefix("sluice ready on ")) else {
+        panic!("sluice did not become ready: {}", process.finish(Duration::ZERO));
+    };
+    (process, address.to_owned(), start_time)
+}

@@ -1,0 +1,141 @@
+//! The real disk.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Disk, DiskFile, DiskLock, Entry};
+
+/// A directory of the operating system.
+#[derive(Debug)]
+pub struct OsDisk {
+    root: PathBuf,
+}
+
+impl OsDisk {
+    /// Takes a directory as data directory, and creates it when it is missing.
+    pub fn new(root: impl Into<PathBuf>) -> io::Result<Self> {
+        let root = root.into();
+        std::fs::create_dir_all(&root)?;
+        Ok(Self { root })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        if path.is_empty() { self.root.clone() } else { self.root.join(path) }
+    }
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(self.at(path))?;
+        Ok(Arc::new(OsFile { file }))
+    }
+
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.at(path))?;
+        Ok(Arc::new(OsFile { file }))
+    }
+
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        match std::fs::create_dir(self.at(path)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(self.at(path))? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let is_dir = metadata.is_dir();
+            entries.push(Entry { name, is_dir, len: if is_dir { 0 } else { metadata.len() } });
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.at(from), self.at(to))
+    }
+
+    fn remove_file(&self, path: &str) -> io::Result<()> {
+        std::fs::remove_file(self.at(path))
+    }
+
+    fn remove_dir_all(&self, path: &str) -> io::Result<()> {
+        std::fs::remove_dir_all(self.at(path))
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        File::open(self.at(path))?.sync_all()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        rustix::fs::syncfs(File::open(&self.root)?)?;
+        Ok(())
+    }
+
+    fn lock(&self, path: &str) -> io::Result<Box<dyn DiskLock>> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.at(path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(OsLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct OsFile {
+    file: File,
+}
+
+impl DiskFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, position)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, position)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn os_file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+}
+
+/// The operating system gives the lock up when the file is closed, also when the process is killed.
+#[derive(Debug)]
+struct OsLock {
+    _file: File,
+}
+
+impl DiskLock for OsLock {}

@@ -1,0 +1,75 @@
+//! Group commit: one sync for everything that was written to a partition so far.
+//!
+//! The owner of the logs takes a job, runs it on any thread, and gives the result back. Appends go on meanwhile and
+//! count towards the next job.
+
+use std::io;
+use std::sync::Arc;
+
+use records::ids::{Offset, PartitionId};
+
+use crate::disk::Disk;
+use crate::log::Dirty;
+
+/// What one sync must reach.
+#[derive(Debug)]
+pub struct SyncJob {
+    pub(crate) partition: PartitionId,
+    pub(crate) end: Offset,
+    pub(crate) dirty: Dirty,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Event logs, and up to which generation of file each is synced with this job.
+    pub(crate) events: Vec<(u64, u64)>,
+}
+
+/// A sync that has come back.
+#[derive(Debug)]
+pub struct SyncResult {
+    pub(crate) partition: PartitionId,
+    pub(crate) end: Offset,
+    pub(crate) events: Vec<(u64, u64)>,
+    pub(crate) result: io::Result<()>,
+}
+
+impl SyncJob {
+    /// The partition.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Everything of the log below it is durable once the job has succeeded.
+    #[must_use]
+    pub fn end(&self) -> Offset {
+        self.end
+    }
+
+    /// Syncs. Blocks for as long as the disk takes.
+    #[must_use]
+    pub fn run(self) -> SyncResult {
+        let result = sync(&*self.disk, &self.dirty);
+        SyncResult { partition: self.partition, end: self.end, events: self.events, result }
+    }
+}
+
+impl SyncResult {
+    /// The partition.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Whether the sync failed.
+    #[must_use]
+    pub fn is_err(&self) -> bool {
+        self.result.is_err()
+    }
+}
+
+/// Syncs files first and names last, so that no name survives without the bytes behind it.
+pub(crate) fn sync(disk: &dyn Disk, dirty: &Dirty) -> io::Result<()> {
+    for file in &dirty.files {
+        file.sync_data()?;
+    }
+    dirty.directories.iter().rev().try_for_each(|directory| disk.sync_dir(directory))
+}

@@ -1,0 +1,163 @@
+//! Sparse indexes of a segment: files of fixed-size entries, ascending.
+//!
+//! New entries gather in memory and go to the file in one write: an index that is behind its log after a crash is
+//! rebuilt anyway, and readers look into both parts.
+
+pub(crate) mod offset;
+pub(crate) mod time;
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::DiskFile;
+use crate::lazy_file::LazyFile;
+use crate::options::INDEX_TAIL_ENTRIES_MAX;
+
+pub(crate) use offset::OffsetIndex;
+pub(crate) use time::TimeIndex;
+
+/// Entries read at once when a search has narrowed down to them.
+const SEARCH_BLOCK_ENTRIES: u32 = 256;
+
+/// A file of entries of `N` bytes each.
+#[derive(Debug)]
+pub(crate) struct EntryFile<const N: usize> {
+    file: LazyFile,
+    stored: u32,
+    tail: Vec<[u8; N]>,
+    last: Option<[u8; N]>,
+}
+
+impl<const N: usize> EntryFile<N> {
+    /// An index of which `len` bytes are in the file.
+    pub(crate) fn new(file: LazyFile, len: u64) -> Self {
+        Self { file, stored: (len / N as u64) as u32, tail: Vec::new(), last: None }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.stored + self.tail.len() as u32
+    }
+
+    /// Starts anew with an empty file.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        self.file.create()?;
+        self.stored = 0;
+        self.tail.clear();
+        self.last = None;
+        Ok(())
+    }
+
+    /// Adds an entry. When the file cannot be written the entries stay in memory until a later flush.
+    pub(crate) fn push(&mut self, entry: [u8; N]) {
+        self.tail.push(entry);
+        self.last = Some(entry);
+        if self.tail.len().is_multiple_of(INDEX_TAIL_ENTRIES_MAX)
+            && let Err(error) = self.flush()
+        {
+            tracing::warn!(file = self.file.path(), %error, "cannot write an index, kept in memory");
+        }
+    }
+
+    /// Writes what gathered in memory.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if !self.tail.is_empty() {
+            let position = u64::from(self.stored) * N as u64;
+            self.file.get()?.write_all_at(self.tail.as_flattened(), position)?;
+            self.stored += self.tail.len() as u32;
+            self.tail.clear();
+        }
+        Ok(())
+    }
+
+    /// The open file, for syncing; everything is flushed first.
+    pub(crate) fn flushed(&mut self) -> io::Result<Arc<dyn DiskFile>> {
+        self.flush()?;
+        Ok(Arc::clone(self.file.get()?))
+    }
+
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
+        self.file.remove()
+    }
+
+    pub(crate) fn entry(&mut self, index: u32) -> io::Result<[u8; N]> {
+        if let Some(in_tail) = index.checked_sub(self.stored) {
+            return Ok(self.tail[in_tail as usize]);
+        }
+        let mut bytes = [0; N];
+        self.file.get()?.read_exact_at(&mut bytes, u64::from(index) * N as u64)?;
+        Ok(bytes)
+    }
+
+    /// The last entry.
+    pub(crate) fn last(&mut self) -> io::Result<Option<[u8; N]>> {
+        if self.last.is_none() && self.count() > 0 {
+            self.last = Some(self.entry(self.count() - 1)?);
+        }
+        Ok(self.last)
+    }
+
+    /// How many leading entries `holds` is true of; it must be false of all the rest.
+    pub(crate) fn partition_point(&mut self, holds: impl Fn(&[u8; N]) -> bool) -> io::Result<u32> {
+        if self.tail.first().is_some_and(&holds) {
+            return Ok(self.stored + self.tail.partition_point(holds) as u32);
+        }
+        let (mut low, mut high) = (0, self.stored);
+        while high - low > SEARCH_BLOCK_ENTRIES {
+            let middle = low + (high - low) / 2;
+            if holds(&self.entry(middle)?) { low = middle } else { high = middle }
+        }
+        if high == 0 {
+            return Ok(0);
+        }
+        let mut block = vec![[0; N]; (high - low) as usize];
+        let position = u64::from(low) * N as u64;
+        self.file.get()?.read_exact_at(block.as_flattened_mut(), position)?;
+        Ok(low + block.partition_point(holds) as u32)
+    }
+
+    /// The last entry for which `holds` is true, under the rule of [`EntryFile::partition_point`].
+    pub(crate) fn last_where(&mut self, holds: impl Fn(&[u8; N]) -> bool) -> io::Result<Option<[u8; N]>> {
+        match self.partition_point(holds)? {
+            0 => Ok(None),
+            count => self.entry(count - 1).map(Some),
+        }
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.file.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, SimDisk};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn finds_what_a_plain_search_finds(
+            values in proptest::collection::btree_set(0_u32..5000, 0..1500),
+            flush_at in 0_usize..1500,
+            asked in 0_u32..5001,
+        ) {
+            let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+            let mut index = EntryFile::<4>::new(LazyFile::new(&disk, "i".into()), 0);
+            index.clear().unwrap();
+            for (count, value) in values.iter().enumerate() {
+                index.push(value.to_be_bytes());
+                if count == flush_at {
+                    index.flush().unwrap();
+                }
+            }
+            let found = index.last_where(|entry| u32::from_be_bytes(*entry) <= asked).unwrap();
+            prop_assert_eq!(found.map(u32::from_be_bytes), values.range(..=asked).next_back().copied());
+            prop_assert_eq!(index.last().unwrap().map(u32::from_be_bytes), values.last().copied());
+            index.flush().unwrap();
+            let mut again = EntryFile::<4>::new(LazyFile::new(&disk, "i".into()), disk.list("").unwrap()[0].len);
+            prop_assert_eq!(again.count() as usize, values.len());
+            let found = again.last_where(|entry| u32::from_be_bytes(*entry) <= asked).unwrap();
+            prop_assert_eq!(found.map(u32::from_be_bytes), values.range(..=asked).next_back().copied());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `.index`: relative last offset of a batch and the batch's position, 4 bytes each (Kafka's `OffsetIndex`).
+
+use std::io;
+use std::sync::Arc;
+
+use records::ids::Offset;
+
+use super::EntryFile;
+use crate::disk::DiskFile;
+use crate::lazy_file::LazyFile;
+
+pub(crate) const ENTRY_BYTES: usize = 8;
+
+/// The offset index of one segment.
+#[derive(Debug)]
+pub(crate) struct OffsetIndex {
+    base: Offset,
+    entries: EntryFile<ENTRY_BYTES>,
+}
+
+impl OffsetIndex {
+    pub(crate) fn new(base: Offset, file: LazyFile, len: u64) -> Self {
+        Self { base, entries: EntryFile::new(file, len) }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.entries.count()
+    }
+
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        self.entries.clear()
+    }
+
+    /// Notes that the batch which ends with `last` stands at `position`.
+    pub(crate) fn push(&mut self, last: Offset, position: u64) {
+        let relative = (last - self.base) as u32;
+        let mut entry = [0; ENTRY_BYTES];
+        entry[..4].copy_from_slice(&relative.to_be_bytes());
+        entry[4..].copy_from_slice(&(position as u32).to_be_bytes());
+        self.entries.push(entry);
+    }
+
+    /// Last offset and position of the last indexed batch that ends at or before `offset`.
+    pub(crate) fn floor(&mut self, offset: Offset) -> io::Result<Option<(Offset, u64)>> {
+        if offset < self.base {
+            return Ok(None);
+        }
+        let relative = u32::try_from(offset - self.base).unwrap_or(u32::MAX);
+        let entry = self.entries.last_where(|entry| decode(entry).0 <= relative)?;
+        Ok(entry.map(|entry| self.absolute(&entry)))
+    }
+
+    /// The highest indexed position at or below `position`, 0 when there is none.
+    pub(crate) fn floor_position(&mut self, position: u64) -> io::Result<u64> {
+        Ok(self.entries.last_where(|entry| decode(entry).1 <= position)?.map_or(0, |entry| decode(&entry).1))
+    }
+
+    /// Last offset and position of the first indexed batch above `position`.
+    pub(crate) fn above_position(&mut self, position: u64) -> io::Result<Option<(Offset, u64)>> {
+        let behind = self.entries.partition_point(|entry| decode(entry).1 <= position)?;
+        if behind == self.count() {
+            return Ok(None);
+        }
+        let entry = self.entries.entry(behind)?;
+        Ok(Some(self.absolute(&entry)))
+    }
+
+    /// Last offset and position of the last entry.
+    pub(crate) fn last(&mut self) -> io::Result<Option<(Offset, u64)>> {
+        let entry = self.entries.last()?;
+        Ok(entry.map(|entry| self.absolute(&entry)))
+    }
+
+    fn absolute(&self, entry: &[u8; ENTRY_BYTES]) -> (Offset, u64) {
+        let (relative, position) = decode(entry);
+        (self.base + i64::from(relative), position)
+    }
+
+    pub(crate) fn flushed(&mut self) -> io::Result<Arc<dyn DiskFile>> {
+        self.entries.flushed()
+    }
+
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
+        self.entries.remove()
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.entries.close();
+    }
+}
+
+fn decode(entry: &[u8; ENTRY_BYTES]) -> (u32, u64) {
+    let [a, b, c, d, e, f, g, h] = *entry;
+    (u32::from_be_bytes([a, b, c, d]), u64::from(u32::from_be_bytes([e, f, g, h])))
+}

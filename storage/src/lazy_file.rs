@@ -1,0 +1,53 @@
+//! A file that is opened when it is first needed: thousands of idle segments hold no handle.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile};
+
+/// A path, and the open file once somebody asked for it.
+#[derive(Debug)]
+pub(crate) struct LazyFile {
+    disk: Arc<dyn Disk>,
+    path: String,
+    handle: Option<Arc<dyn DiskFile>>,
+}
+
+impl LazyFile {
+    /// A file that is there already, or will be by [`LazyFile::create`].
+    pub(crate) fn new(disk: &Arc<dyn Disk>, path: String) -> Self {
+        Self { disk: Arc::clone(disk), path, handle: None }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The open file.
+    pub(crate) fn get(&mut self) -> io::Result<&Arc<dyn DiskFile>> {
+        if self.handle.is_none() {
+            self.handle = Some(self.disk.open(&self.path)?);
+        }
+        Ok(self.handle.as_ref().expect("opened just now"))
+    }
+
+    /// The open file, created empty or emptied.
+    pub(crate) fn create(&mut self) -> io::Result<&Arc<dyn DiskFile>> {
+        self.handle = Some(self.disk.create(&self.path)?);
+        Ok(self.handle.as_ref().expect("opened just now"))
+    }
+
+    /// Removes the file; none of that name is fine.
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
+        self.handle = None;
+        match self.disk.remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Follows a rename of the directory that it is in.
+    pub(crate) fn close(&mut self) {
+        self.handle = None;
+    }
+}

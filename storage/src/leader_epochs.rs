@@ -1,0 +1,177 @@
+//! Which leader epoch began where (`leader-epoch-checkpoint`, Kafka's `LeaderEpochFileCache`).
+//!
+//! Invariant: epochs and start offsets both ascend strictly. The batches bear their epoch too, so the file may lag
+//! behind the log: recovery takes what is missing from the batches.
+
+use std::fmt::Write as _;
+
+use records::ids::Offset;
+
+use crate::disk::{Disk, join};
+use crate::error::{IoContext, StorageError};
+
+pub(crate) const FILE: &str = "leader-epoch-checkpoint";
+
+/// One epoch and the offset of its first record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EpochStart {
+    pub(crate) epoch: i32,
+    pub(crate) start: Offset,
+}
+
+/// All epochs of a log, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeaderEpochs {
+    entries: Vec<EpochStart>,
+    dirty: bool,
+}
+
+impl LeaderEpochs {
+    /// Reads the file; a missing or unreadable one is empty.
+    pub(crate) fn read(disk: &dyn Disk, directory: &str) -> Result<Self, StorageError> {
+        let path = join(directory, FILE);
+        let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
+        let entries = std::str::from_utf8(&bytes).ok().and_then(parse).unwrap_or_default();
+        Ok(Self { entries, dirty: false })
+    }
+
+    /// Writes the file when something changed since the last time.
+    pub(crate) fn write(&mut self, disk: &dyn Disk, directory: &str) -> Result<(), StorageError> {
+        if self.dirty {
+            let mut text = format!("0\n{}\n", self.entries.len());
+            for entry in &self.entries {
+                writeln!(text, "{} {}", entry.epoch, entry.start).expect("a string takes every write");
+            }
+            let path = join(directory, FILE);
+            disk.write_atomic(&path, text.as_bytes()).doing("write", &path)?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Notes that a batch of `epoch` begins at `start`; only the first one of an epoch changes anything.
+    pub(crate) fn assign(&mut self, epoch: i32, start: Offset) {
+        if self.entries.last().is_none_or(|last| last.epoch < epoch && last.start <= start) {
+            // An epoch that never got a record makes way for the next one.
+            self.entries.retain(|entry| entry.start < start);
+            self.entries.push(EpochStart { epoch, start });
+            self.dirty = true;
+        }
+    }
+
+    /// The newest epoch that a record bears.
+    pub(crate) fn latest(&self) -> Option<i32> {
+        self.entries.last().map(|entry| entry.epoch)
+    }
+
+    /// The epoch of the record at `offset`.
+    pub(crate) fn at(&self, offset: Offset) -> Option<i32> {
+        let behind = self.entries.partition_point(|entry| entry.start <= offset);
+        behind.checked_sub(1).map(|index| self.entries[index].epoch)
+    }
+
+    /// The largest epoch not above `epoch`, with its end offset (KIP-279, `LeaderEpochFileCache.endOffsetFor`).
+    /// `current` is the epoch of what is appended now, `end` the end of the log.
+    pub(crate) fn end_of(&self, epoch: i32, current: i32, end: Offset) -> Option<(i32, Offset)> {
+        if epoch < 0 || epoch > current {
+            return None;
+        }
+        if epoch == current {
+            return Some((epoch, end));
+        }
+        let behind = self.entries.partition_point(|entry| entry.epoch <= epoch);
+        let end = self.entries.get(behind).map_or(end, |next| next.start);
+        Some(match behind.checked_sub(1) {
+            Some(index) => (self.entries[index].epoch, end),
+            None => (epoch, end),
+        })
+    }
+
+    /// Forgets everything from `end` on: the log was cut there.
+    pub(crate) fn truncate_to(&mut self, end: Offset) {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.start < end);
+        self.dirty |= self.entries.len() != before;
+    }
+
+    /// Forgets what ended before `log_start`; the epoch of `log_start` begins there from now on.
+    pub(crate) fn truncate_from(&mut self, log_start: Offset) {
+        let behind = self.entries.partition_point(|entry| entry.start <= log_start);
+        if let Some(first) = behind.checked_sub(1)
+            && self.entries[first].start < log_start
+        {
+            self.entries.drain(..first);
+            self.entries[0].start = log_start;
+            self.dirty = true;
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Vec<EpochStart>> {
+    let mut lines = text.lines();
+    if lines.next()? != "0" {
+        return None;
+    }
+    let count: usize = lines.next()?.parse().ok()?;
+    let mut entries: Vec<EpochStart> = Vec::new();
+    for line in lines.take(count) {
+        let (epoch, start) = line.split_once(' ')?;
+        let entry = EpochStart { epoch: epoch.parse().ok()?, start: Offset(start.parse().ok()?) };
+        if entries.last().is_some_and(|last| last.epoch >= entry.epoch || last.start >= entry.start) {
+            return None;
+        }
+        entries.push(entry);
+    }
+    (entries.len() == count).then_some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+
+    fn epochs(pairs: &[(i32, i64)]) -> LeaderEpochs {
+        let mut epochs = LeaderEpochs::default();
+        for &(epoch, start) in pairs {
+            epochs.assign(epoch, Offset(start));
+        }
+        epochs
+    }
+
+    #[test]
+    fn f21_end_offsets_of_epochs() {
+        let one = epochs(&[(0, 0)]);
+        assert_eq!(one.end_of(0, 0, Offset(5)), Some((0, Offset(5))));
+        assert_eq!(one.end_of(5, 0, Offset(5)), None);
+        assert_eq!(one.end_of(-1, 0, Offset(5)), None);
+        let several = epochs(&[(2, 0), (4, 10), (7, 30)]);
+        assert_eq!(several.end_of(3, 9, Offset(50)), Some((2, Offset(10))));
+        assert_eq!(several.end_of(4, 9, Offset(50)), Some((4, Offset(30))));
+        assert_eq!(several.end_of(8, 9, Offset(50)), Some((7, Offset(50))));
+        assert_eq!(several.end_of(9, 9, Offset(50)), Some((9, Offset(50))));
+        assert_eq!(several.end_of(1, 9, Offset(50)), Some((1, Offset(0))));
+        assert_eq!(several.at(Offset(29)), Some(4));
+    }
+
+    #[test]
+    fn cuts_at_both_ends() {
+        let mut several = epochs(&[(2, 0), (4, 10), (7, 30)]);
+        several.truncate_from(Offset(15));
+        assert_eq!(several, epochs(&[(4, 15), (7, 30)]));
+        several.truncate_to(Offset(30));
+        assert_eq!(several, epochs(&[(4, 15)]));
+        several.assign(4, Offset(20));
+        several.assign(3, Offset(20));
+        assert_eq!(several, epochs(&[(4, 15)]));
+    }
+
+    #[test]
+    fn the_file_is_kafkas() {
+        let disk = SimDisk::new(1);
+        disk.create_dir("t-0").unwrap();
+        let mut written = epochs(&[(0, 500), (3, 700)]);
+        written.write(&disk, "t-0").unwrap();
+        assert_eq!(disk.read("t-0/leader-epoch-checkpoint").unwrap().unwrap(), b"0\n2\n0 500\n3 700\n");
+        assert_eq!(LeaderEpochs::read(&disk, "t-0").unwrap(), written);
+    }
+}

@@ -1,0 +1,392 @@
+//! One partition log: its segments, and what is known of them.
+//!
+//! Invariants: segments ascend by base offset, and the last one is the only one that is written; `log_start` ≤
+//! `synced` ≤ `end` as soon as everything from `log_start` on was synced; the written end is the high watermark. A
+//! log without data has neither directory nor files: they come with the first append.
+
+mod damage;
+mod read;
+mod recovery;
+mod retention;
+mod snapshots;
+#[cfg(test)]
+mod tests;
+mod times;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use records::batch::stamp;
+use records::ids::{Offset, PartitionId};
+use records::{BatchView, TimestampType};
+
+use crate::batch_header::BatchHeader;
+use crate::data_dir::base64;
+use crate::disk::{Disk, DiskFile, is_full, join};
+use crate::error::{AppendError, IoContext, StorageError};
+use crate::leader_epochs::LeaderEpochs;
+use crate::options::LogConfig;
+use crate::producer_state::{ProducerState, Verdict};
+use crate::segment::Segment;
+use crate::walk;
+
+pub use read::LogSlice;
+pub(crate) use recovery::{OpenAs, stored_topic_id};
+pub use times::TimedOffset;
+
+pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
+
+/// Who made a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A client: its sequence numbers are checked.
+    Client,
+    /// The broker's own coordinators.
+    Coordinator,
+}
+
+/// A log's bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogFacts {
+    /// The first offset there is.
+    pub log_start: Offset,
+    /// The offset behind the last record written: the high watermark.
+    pub end: Offset,
+    /// The offset behind the last record that no open transaction can take back.
+    pub last_stable: Offset,
+    /// Everything below it survives a power cut.
+    pub synced: Offset,
+    /// The epoch of what is appended now.
+    pub leader_epoch: i32,
+    /// Stored bytes of all segments.
+    pub bytes: u64,
+}
+
+/// A finished append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The batch's first offset; for a duplicate that of the first time.
+    pub base_offset: Offset,
+    /// Its last offset.
+    pub last_offset: Offset,
+    /// The append time in ms where the log's timestamps are the broker's.
+    pub append_time: Option<i64>,
+    /// The log's first offset.
+    pub log_start: Offset,
+    /// Bytes written; 0 for a duplicate.
+    pub bytes: u64,
+    /// Whether the batch was stored before (an idempotent producer's repetition): nothing was written.
+    pub duplicate: bool,
+}
+
+/// What a sync must reach, besides the active segment's log file.
+#[derive(Debug, Default)]
+pub(crate) struct Dirty {
+    pub(crate) log: bool,
+    pub(crate) files: Vec<Arc<dyn DiskFile>>,
+    pub(crate) directories: BTreeSet<String>,
+}
+
+impl Dirty {
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.log && self.files.is_empty() && self.directories.is_empty()
+    }
+}
+
+/// Where a sequential reader goes on: no index search for it.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    offset: Offset,
+    segment: Offset,
+    position: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PartitionLog {
+    id: PartitionId,
+    directory: String,
+    disk: Arc<dyn Disk>,
+    config: LogConfig,
+    leader_epoch: i32,
+    segments: Vec<Segment>,
+    /// Whether the directory is there.
+    present: bool,
+    log_start: Offset,
+    /// Compaction may have left holes between batches below it (Kafka's `cleaner-offset-checkpoint`).
+    cleaned: Offset,
+    end: Offset,
+    synced: Offset,
+    producers: ProducerState,
+    epochs: LeaderEpochs,
+    snapshots: BTreeSet<Offset>,
+    events: BTreeSet<u64>,
+    dirty: Dirty,
+    poisoned: bool,
+    cursors: VecDeque<Cursor>,
+}
+
+impl PartitionLog {
+    pub(crate) fn facts(&self) -> LogFacts {
+        LogFacts {
+            log_start: self.log_start,
+            end: self.end,
+            last_stable: self.end,
+            synced: self.synced,
+            leader_epoch: self.leader_epoch,
+            bytes: self.segments.iter().map(Segment::size).sum(),
+        }
+    }
+
+    pub(crate) fn configure(&mut self, config: LogConfig) {
+        self.config = config;
+    }
+
+    pub(crate) fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    /// Appends one whole batch, stamped in place, as one write.
+    pub(crate) fn append(
+        &mut self,
+        batch: &mut [u8],
+        origin: Origin,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        if self.poisoned {
+            return Err(AppendError::Poisoned);
+        }
+        let sent = BatchHeader::parse(batch).map_err(|reason| AppendError::Malformed(reason.into()))?;
+        if sent.size != batch.len() as u64 {
+            return Err(AppendError::Malformed("its length is not that of the bytes".into()));
+        }
+        if sent.size > self.config.segment_limit() {
+            return Err(AppendError::TooLarge { bytes: batch.len(), bytes_max: self.config.segment_limit() });
+        }
+        if origin == Origin::Client
+            && sent.producer_id >= 0
+            && let Verdict::Duplicate(stored) = self.producers.check(&sent)?
+        {
+            return Ok(Appended {
+                base_offset: stored.base(),
+                last_offset: stored.last,
+                append_time: self.append_time(stored.timestamp),
+                log_start: self.log_start,
+                bytes: 0,
+                duplicate: true,
+            });
+        }
+        if i64::from(sent.last_delta) >= i64::MAX - self.end.0 {
+            return Err(AppendError::Malformed("the log has no offsets left for it".into()));
+        }
+        let append_time = self.append_time(now_ms);
+        stamp(batch, self.end, self.leader_epoch, append_time, None);
+        let header = BatchHeader::parse(batch).expect("stamping a valid header keeps it valid");
+        self.prepare(&header, now_ms)?;
+        let active = self.segments.last_mut().expect("prepare leaves an active segment");
+        if let Err(error) = active.append(batch, &header, &self.config) {
+            return Err(self.undo_append(error));
+        }
+        self.dirty.log = true;
+        self.producers.note(&header);
+        self.epochs.assign(self.leader_epoch, header.base);
+        self.end = header.next();
+        Ok(Appended {
+            base_offset: header.base,
+            last_offset: header.last(),
+            append_time,
+            log_start: self.log_start,
+            bytes: header.size,
+            duplicate: false,
+        })
+    }
+
+    fn append_time(&self, ms: i64) -> Option<i64> {
+        (self.config.timestamp_type == TimestampType::LogAppend).then_some(ms)
+    }
+
+    /// Cuts the file back to its last whole batch. Where even that fails nothing more may be appended: the next
+    /// batch would stand behind garbage.
+    fn undo_append(&mut self, error: io::Error) -> AppendError {
+        let active = self.segments.last_mut().expect("an append was tried, so there is an active segment");
+        if let Err(second) = active.cut_back() {
+            tracing::error!(log = self.directory, %error, %second, "a failed append cannot be cut back");
+            self.poisoned = true;
+        }
+        self.dirty.log = true;
+        if is_full(&error) { AppendError::Full } else { AppendError::Io(error) }
+    }
+
+    /// Makes sure that there is a segment with room for the batch.
+    fn prepare(&mut self, header: &BatchHeader, now_ms: i64) -> Result<(), AppendError> {
+        self.ensure_directory()?;
+        let Some(active) = self.segments.last_mut() else { return Ok(self.add_segment()?) };
+        let must_roll = active.must_roll(&self.config, header.size, header, now_ms);
+        if must_roll.map_err(AppendError::Io)? {
+            self.roll()?;
+        }
+        Ok(())
+    }
+
+    /// Creates the partition's directory when it is not there yet.
+    pub(crate) fn ensure_directory(&mut self) -> Result<(), StorageError> {
+        if !self.present {
+            self.disk.create_dir(&self.directory).doing("create", &self.directory)?;
+            self.write_partition_metadata()?;
+            self.dirty.directories.insert(String::new());
+            self.dirty.directories.insert(self.directory.clone());
+            self.present = true;
+        }
+        Ok(())
+    }
+
+    fn write_partition_metadata(&mut self) -> Result<(), StorageError> {
+        let path = join(&self.directory, PARTITION_METADATA);
+        let text = format!("version: 0\ntopic_id: {}", base64(&self.id.topic.0));
+        let file = self.disk.create(&path).doing("create", &path)?;
+        file.write_all_at(text.as_bytes(), 0).doing("write", &path)?;
+        self.dirty.files.push(file);
+        Ok(())
+    }
+
+    /// Seals the active segment and begins a new one at the end of the log.
+    pub(crate) fn roll(&mut self) -> Result<(), StorageError> {
+        let directory = self.directory.clone();
+        if let Some(active) = self.segments.last_mut() {
+            active.seal().doing("seal", active.log_path())?;
+            let files = active.index_files().doing("write the indexes of", &directory)?;
+            self.dirty.files.extend(files);
+            if self.dirty.log {
+                let file = active.log_file().doing("open", &directory)?;
+                self.dirty.files.push(Arc::clone(file));
+                self.dirty.log = false;
+            }
+            self.write_snapshot();
+        }
+        self.add_segment()
+    }
+
+    fn add_segment(&mut self) -> Result<(), StorageError> {
+        match Segment::create(&self.disk, &self.directory, self.end) {
+            Ok(segment) => {
+                self.segments.push(segment);
+                self.dirty.directories.insert(self.directory.clone());
+                Ok(())
+            }
+            Err(error) => {
+                let found = crate::segment::Found::default();
+                let mut left = Segment::existing(&self.disk, &self.directory, self.end, found);
+                if let Err(error) = left.remove() {
+                    tracing::warn!(log = self.directory, %error, "cannot remove an unfinished segment");
+                }
+                Err(error).doing("create a segment in", &self.directory)
+            }
+        }
+    }
+
+    /// Takes what a sync must reach; the log counts as clean until the next write. `None` when there is nothing.
+    pub(crate) fn take_dirty(&mut self) -> Result<Option<(Offset, Dirty)>, StorageError> {
+        if self.poisoned {
+            return Err(StorageError::Poisoned);
+        }
+        if self.dirty.is_clean() {
+            return Ok(None);
+        }
+        if self.dirty.log
+            && let Some(active) = self.segments.last_mut()
+        {
+            let file = active.log_file().doing("open", &self.directory)?;
+            self.dirty.files.push(Arc::clone(file));
+        }
+        Ok(Some((self.end, std::mem::take(&mut self.dirty))))
+    }
+
+    /// A sync that began when the log ended at `end` has come back.
+    pub(crate) fn synced(&mut self, end: Offset) -> Offset {
+        self.synced = self.synced.max(end);
+        self.synced
+    }
+
+    /// A sync failed: what it should have reached may be lost, and no later sync would tell.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    /// Event logs known to be in the directory.
+    pub(crate) fn events(&mut self) -> &mut BTreeSet<u64> {
+        &mut self.events
+    }
+
+    pub(crate) fn dirty(&mut self) -> &mut Dirty {
+        &mut self.dirty
+    }
+
+    /// Notes the epochs on disk, so that the recovery point may pass them.
+    pub(crate) fn write_epochs(&mut self) -> Result<(), StorageError> {
+        if self.present {
+            self.epochs.write(&*self.disk, &self.directory)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all writing: seals, snapshots, writes epochs. The files that must be synced then.
+    pub(crate) fn finish(&mut self) -> Result<Dirty, StorageError> {
+        if let Some(active) = self.segments.last_mut() {
+            active.seal().doing("seal", &self.directory)?;
+            let files = active.index_files().doing("write the indexes of", &self.directory)?;
+            self.dirty.files.extend(files);
+            self.write_snapshot();
+        }
+        self.write_epochs()?;
+        Ok(self.take_dirty()?.map(|(_, dirty)| dirty).unwrap_or_default())
+    }
+
+    /// Whether the offsets in a batch's header can stand where `expected` is the next offset.
+    pub(crate) fn fits(&self, batch: &BatchView<'_>, expected: Offset) -> bool {
+        walk::follows(batch.base_offset(), expected, self.cleaned)
+            && (batch.base_offset()..self.end).contains(&batch.last_offset())
+    }
+
+    /// The largest epoch not above `epoch`, with its end offset (KIP-279).
+    pub(crate) fn epoch_end(&self, epoch: i32) -> Option<(i32, Offset)> {
+        self.epochs.end_of(epoch, self.leader_epoch, self.end)
+    }
+
+    /// The epoch that the record at `offset` was written under; that of now at the end.
+    pub(crate) fn epoch_at(&self, offset: Offset) -> i32 {
+        let known = if offset >= self.end { None } else { self.epochs.at(offset) };
+        known.unwrap_or(self.leader_epoch)
+    }
+
+    /// Takes the log out of the data directory: first its name, in one step, then its files.
+    pub(crate) fn delete(&mut self) -> Result<(), StorageError> {
+        self.segments.iter_mut().for_each(Segment::close);
+        if self.present {
+            remove_directory(&*self.disk, &self.directory)?;
+            self.present = false;
+        }
+        Ok(())
+    }
+}
+
+/// Suffix of a directory that is being deleted.
+pub(crate) const DELETED: &str = "-delete";
+/// Suffix of a directory that belongs to another topic than its name says.
+pub(crate) const STRAY: &str = "-stray";
+
+/// Removes a partition's directory so that a crash in the middle leaves either the whole or what a start sweeps up.
+pub(crate) fn remove_directory(disk: &dyn Disk, directory: &str) -> Result<(), StorageError> {
+    let deleted = format!("{directory}{DELETED}");
+    match disk.remove_dir_all(&deleted) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        result => result.doing("remove", &deleted)?,
+    }
+    disk.rename(directory, &deleted).doing("rename", directory)?;
+    disk.sync_dir("").doing("sync", "the data directory")?;
+    disk.remove_dir_all(&deleted).doing("remove", &deleted)
+}

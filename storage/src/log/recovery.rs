@@ -1,0 +1,285 @@
+//! Opening a log: after an orderly stop with next to no reading, after any other by checking what was written since
+//! the recovery point (Kafka's `LogLoader`).
+//!
+//! The log ends at its last valid batch; what follows is cut off, and the cut is synced before anything is
+//! appended, so that bytes of an earlier life never come back behind new ones.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use records::ids::{Offset, PartitionId, TopicId};
+
+use super::{Dirty, PARTITION_METADATA, PartitionLog, STRAY};
+use crate::data_dir::from_base64;
+use crate::disk::{Disk, Entry, join};
+use crate::error::{IoContext, StorageError};
+use crate::event_log;
+use crate::leader_epochs::LeaderEpochs;
+use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, WALK_WINDOW_BYTES};
+use crate::producer_state::{ProducerState, SNAPSHOT};
+use crate::segment::{Found, Segment, base_of};
+use crate::walk;
+
+/// How a log was left, as the checkpoints say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenAs {
+    /// Whether the process before closed everything in order.
+    pub(crate) clean: bool,
+    /// Everything below is synced, indexes included.
+    pub(crate) recovery_point: Option<Offset>,
+    /// Everything below was deleted.
+    pub(crate) log_start: Option<Offset>,
+    /// Compaction may have left holes below.
+    pub(crate) cleaned: Option<Offset>,
+    /// Where the log ended.
+    pub(crate) end: Option<Offset>,
+    /// The broker's epoch.
+    pub(crate) leader_epoch: i32,
+}
+
+impl PartitionLog {
+    /// Opens what is on the disk; nothing there is an empty log.
+    pub(crate) fn open(
+        disk: &Arc<dyn Disk>,
+        id: PartitionId,
+        directory: String,
+        config: LogConfig,
+        left: &OpenAs,
+    ) -> Result<Self, StorageError> {
+        let log_start = left.log_start.unwrap_or(Offset::ZERO);
+        let mut log = Self {
+            id,
+            directory,
+            disk: Arc::clone(disk),
+            config,
+            leader_epoch: left.leader_epoch,
+            segments: Vec::new(),
+            present: false,
+            log_start,
+            cleaned: left.cleaned.unwrap_or(Offset::ZERO),
+            end: log_start,
+            synced: log_start,
+            producers: ProducerState::default(),
+            epochs: LeaderEpochs::default(),
+            snapshots: BTreeSet::new(),
+            events: BTreeSet::new(),
+            dirty: Dirty::default(),
+            poisoned: false,
+            cursors: VecDeque::new(),
+        };
+        let entries = match disk.list(&log.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
+            Err(error) => return Err(error).doing("list", &log.directory),
+        };
+        log.present = true;
+        if log.set_aside_stray()? {
+            log.present = false;
+            return Ok(log);
+        }
+        log.load(&entries, left)?;
+        Ok(log)
+    }
+
+    /// A directory that another topic left under this name is kept under another one.
+    fn set_aside_stray(&mut self) -> Result<bool, StorageError> {
+        match stored_topic_id(&*self.disk, &self.directory)? {
+            Some(topic) if topic == self.id.topic => Ok(false),
+            Some(topic) => {
+                let aside = format!("{}.{:?}{STRAY}", self.directory, topic);
+                tracing::warn!(self.directory, aside, "directory belongs to another topic, set aside");
+                self.disk.rename(&self.directory, &aside).doing("rename", &self.directory)?;
+                self.disk.sync_dir("").doing("sync", "the data directory")?;
+                Ok(true)
+            }
+            None => {
+                self.write_partition_metadata()?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn load(&mut self, entries: &[Entry], left: &OpenAs) -> Result<(), StorageError> {
+        self.collect(entries)?;
+        let recovered_from = if left.clean { self.resume(left)? } else { None };
+        let epochs_from = match (left.clean, recovered_from) {
+            (true, None) => self.end,
+            (_, from) => {
+                let from = from.unwrap_or_else(|| self.segment_below(left.recovery_point));
+                self.recover(from)?
+            }
+        };
+        self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
+        self.apply_log_start(left)?;
+        self.epochs.truncate_to(self.end);
+        self.cut_snapshots()?;
+        let epochs_from = if self.epochs.latest().is_none() { Offset::ZERO } else { epochs_from };
+        self.rebuild_state(epochs_from)?;
+        self.epochs.truncate_from(self.log_start);
+        match self.epochs.latest() {
+            Some(found) if found > self.leader_epoch => Err(StorageError::EpochAhead {
+                log: self.directory.clone(),
+                found,
+                current: self.leader_epoch,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sorts the directory's files; what a crash left half made is removed.
+    fn collect(&mut self, entries: &[Entry]) -> Result<(), StorageError> {
+        let mut found: BTreeMap<Offset, Found> = BTreeMap::new();
+        for entry in entries {
+            if let Some(base) = base_of(&entry.name, ".log") {
+                found.entry(base).or_default().log = entry.len;
+            }
+        }
+        for entry in entries {
+            let name = entry.name.as_str();
+            let index = base_of(name, ".index").or_else(|| base_of(name, ".timeindex"));
+            let orphan = index.is_some_and(|base| !found.contains_key(&base));
+            if orphan || name.ends_with(".tmp") {
+                let path = join(&self.directory, name);
+                self.disk.remove_file(&path).doing("remove", &path)?;
+            } else if let Some(base) = base_of(name, ".index") {
+                found.entry(base).or_default().index = Some(entry.len);
+            } else if let Some(base) = base_of(name, ".timeindex") {
+                found.entry(base).or_default().time_index = Some(entry.len);
+            } else if let Some(at) = base_of(name, SNAPSHOT) {
+                self.snapshots.insert(at);
+            } else if let Some(group) = event_log::name_of(name) {
+                self.events.insert(group);
+            }
+        }
+        for (base, found) in found {
+            self.segments.push(Segment::existing(&self.disk, &self.directory, base, found));
+        }
+        Ok(())
+    }
+
+    /// Takes up a log that was closed in order. The index of the segment that must be recovered all the same, because
+    /// its files do not fit together.
+    fn resume(&mut self, left: &OpenAs) -> Result<Option<usize>, StorageError> {
+        let Some(index) = self.segments.len().checked_sub(1) else { return Ok(None) };
+        self.rebuild_indexes(index)?;
+        let cleaned = self.cleaned;
+        let active = &mut self.segments[index];
+        let next =
+            if active.indexes_fit() { active.resume(cleaned).doing("read", &self.directory)? } else { None };
+        match next {
+            Some(next) if left.end.is_none_or(|end| end == next) => {
+                self.end = next;
+                self.synced = next;
+                Ok(None)
+            }
+            _ => {
+                tracing::warn!(
+                    log = self.directory,
+                    "log is not as it was closed, recovering its last segment"
+                );
+                Ok(Some(index))
+            }
+        }
+    }
+
+    /// Rebuilds what is missing or cut short among the indexes of the first `count` segments.
+    fn rebuild_indexes(&mut self, count: usize) -> Result<(), StorageError> {
+        let interval = self.config.index_interval_bytes;
+        for segment in self.segments[..count].iter_mut().filter(|segment| !segment.indexes_fit()) {
+            tracing::warn!(log = segment.log_path(), "index does not fit its log, rebuilding it");
+            segment
+                .rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX)
+                .doing("rebuild", &self.directory)?;
+            self.dirty.files.extend(segment.index_files().doing("write", &self.directory)?);
+        }
+        Ok(())
+    }
+
+    /// The segment that holds the recovery point.
+    fn segment_below(&self, recovery_point: Option<Offset>) -> usize {
+        let point = recovery_point.unwrap_or(Offset::ZERO);
+        self.segments.partition_point(|segment| segment.base() <= point).saturating_sub(1)
+    }
+
+    /// Checks every batch from segment `from` on, rebuilds those segments' indexes, and cuts at the first bytes
+    /// that are no valid batch. The base offset of what was checked.
+    fn recover(&mut self, from: usize) -> Result<Offset, StorageError> {
+        let interval = self.config.index_interval_bytes;
+        let cleaned = self.cleaned;
+        self.rebuild_indexes(from)?;
+        let checked_from = self.segments.get(from).map_or(self.end, Segment::base);
+        self.synced = checked_from;
+        let mut end = checked_from;
+        let mut kept = from;
+        let mut cut = false;
+        for index in from..self.segments.len() {
+            let segment = &mut self.segments[index];
+            if index > from && !walk::follows(segment.base(), end, cleaned) {
+                tracing::error!(log = self.directory, %end, next = %segment.base(), "segments do not join, cut");
+                break;
+            }
+            let len = segment.size();
+            let rebuilt = segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned);
+            let (next, broken) = rebuilt.doing("recover", &self.directory)?;
+            end = next;
+            kept = index + 1;
+            self.dirty.files.extend(segment.index_files().doing("write", &self.directory)?);
+            let file = Arc::clone(segment.log_file().doing("open", &self.directory)?);
+            if let Some(reason) = broken {
+                let position = segment.size();
+                tracing::warn!(log = segment.log_path(), position, lost = len - position, reason, "log cut");
+                file.set_len(position).doing("cut", &self.directory)?;
+                file.sync_data().doing("sync", &self.directory)?;
+                cut = true;
+                break;
+            }
+            // What was written before a kill may still be in memory only.
+            self.dirty.files.push(file);
+        }
+        for mut lost in self.segments.drain(kept..) {
+            lost.remove().doing("remove a segment of", &self.directory)?;
+            cut = true;
+        }
+        if cut {
+            self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
+        }
+        self.end = end;
+        Ok(checked_from)
+    }
+
+    /// Applies the log start that DeleteRecords or retention left.
+    fn apply_log_start(&mut self, left: &OpenAs) -> Result<(), StorageError> {
+        let first = self.segments.first().map_or(self.end, Segment::base);
+        self.log_start = left.log_start.unwrap_or(first).max(first);
+        if self.log_start > self.end {
+            // Everything that was kept is lost: the log goes on, empty, where it would have begun.
+            for mut segment in self.segments.drain(..) {
+                segment.remove().doing("remove a segment of", &self.directory)?;
+            }
+            self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
+            self.end = self.log_start;
+        }
+        self.remove_segments_below_start()
+    }
+
+    /// Snapshots beyond the end speak of records that are gone; none of them may come back.
+    fn cut_snapshots(&mut self) -> Result<(), StorageError> {
+        let beyond: Vec<Offset> = self.snapshots.range(self.end.next()..).copied().collect();
+        if !beyond.is_empty() {
+            beyond.into_iter().for_each(|at| self.remove_snapshot(at));
+            self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
+        }
+        Ok(())
+    }
+}
+
+/// The topic id in a directory's `partition.metadata`.
+pub(crate) fn stored_topic_id(disk: &dyn Disk, directory: &str) -> Result<Option<TopicId>, StorageError> {
+    let path = join(directory, PARTITION_METADATA);
+    let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let id =
+        text.lines().find_map(|line| line.strip_prefix("topic_id: ")).map(str::trim).and_then(from_base64);
+    Ok(id.map(TopicId))
+}

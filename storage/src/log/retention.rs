@@ -1,0 +1,108 @@
+//! Moving the log start: DeleteRecords, and retention by time and size (Kafka's `UnifiedLog.deleteOldSegments`).
+//!
+//! Two steps, so that deleted records never rise again: the caller writes the new log start down between deciding
+//! and unlinking.
+
+use records::ids::Offset;
+
+use super::PartitionLog;
+use crate::error::{DeleteError, IoContext, StorageError};
+use crate::segment::Segment;
+
+impl PartitionLog {
+    /// Moves the log start to `to`; at or below the present start it does nothing. Files go with
+    /// [`PartitionLog::remove_segments_below_start`].
+    pub(crate) fn move_start(&mut self, to: Offset) -> Result<Offset, DeleteError> {
+        if to < Offset::ZERO || to > self.end {
+            return Err(DeleteError::OutOfRange { to, end: self.end });
+        }
+        if to > self.log_start {
+            self.log_start = to;
+            self.epochs.truncate_from(to);
+            self.cursors.retain(|cursor| cursor.offset >= to);
+        }
+        Ok(self.log_start)
+    }
+
+    /// Moves the log start over the segments that are past their time or beyond the size; by whole segments. True
+    /// when it moved.
+    pub(crate) fn apply_retention(&mut self, now_ms: i64) -> Result<bool, StorageError> {
+        if !self.config.delete || self.poisoned {
+            return Ok(false);
+        }
+        let expired = self.expired_segments(now_ms)?;
+        let oversize = self.oversize_segments();
+        let count = expired.max(oversize);
+        if count == 0 {
+            return Ok(false);
+        }
+        if count == self.segments.len() {
+            // All of it is due, the active segment too: what is appended next needs a new one.
+            self.roll()?;
+        }
+        let start = self.segments[count].base();
+        if start <= self.log_start {
+            return Ok(false);
+        }
+        self.move_start(start).map_err(|error| match error {
+            DeleteError::Storage(error) => error,
+            DeleteError::OutOfRange { .. } => unreachable!("a segment begins at or below the log's end"),
+        })?;
+        Ok(true)
+    }
+
+    /// How many segments from the front are older than `retention.ms`, by their highest timestamp.
+    fn expired_segments(&mut self, now_ms: i64) -> Result<usize, StorageError> {
+        let retention_ms = self.config.retention_ms;
+        if retention_ms < 0 {
+            return Ok(0);
+        }
+        let mut count = 0;
+        for segment in &mut self.segments {
+            let timestamp = segment.largest().doing("read an index of", &self.directory)?.timestamp;
+            let age = if timestamp >= 0 { now_ms.saturating_sub(timestamp) } else { segment.held_ms(now_ms) };
+            if age <= retention_ms || segment.size() == 0 {
+                break;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// How many segments from the front can go without the rest falling below `retention.bytes`.
+    fn oversize_segments(&self) -> usize {
+        let Ok(retention_bytes) = u64::try_from(self.config.retention_bytes) else { return 0 };
+        let mut excess = self.segments.iter().map(Segment::size).sum::<u64>().saturating_sub(retention_bytes);
+        let mut count = 0;
+        for segment in &self.segments {
+            if segment.size() == 0 || segment.size() > excess {
+                break;
+            }
+            excess -= segment.size();
+            count += 1;
+        }
+        count
+    }
+
+    /// Unlinks the segments that lie wholly below the log start. Whoever reads them holds them open.
+    pub(crate) fn remove_segments_below_start(&mut self) -> Result<(), StorageError> {
+        let first =
+            self.segments.partition_point(|segment| segment.base() <= self.log_start).saturating_sub(1);
+        if first == 0 {
+            return Ok(());
+        }
+        for mut segment in self.segments.drain(..first) {
+            segment.remove().doing("remove a segment of", &self.directory)?;
+        }
+        self.dirty.directories.insert(self.directory.clone());
+        let base = self.segments[0].base();
+        let below: Vec<Offset> = self.snapshots.range(..base).copied().collect();
+        below.into_iter().for_each(|at| self.remove_snapshot(at));
+        Ok(())
+    }
+
+    /// Forgets producers that were silent for too long.
+    pub(crate) fn expire_producers(&mut self, now_ms: i64, expiry_ms: i64) {
+        self.producers.expire(now_ms, expiry_ms);
+    }
+}

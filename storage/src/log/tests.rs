@@ -1,0 +1,2 @@
+mod append;
+mod recovery;

@@ -1,0 +1,204 @@
+//! Stops, kills, power cuts and damage.
+
+use records::ids::Offset;
+
+use crate::disk::Disk;
+use crate::testing::{World, batch, partition, producer_batch, spans};
+use crate::{AppendError, LogConfig};
+
+fn log_file(disk: &dyn Disk) -> std::sync::Arc<dyn crate::DiskFile> {
+    let entries = disk.list("t-0").unwrap();
+    let last = entries.iter().rfind(|entry| entry.name.ends_with(".log")).unwrap();
+    disk.open(&format!("t-0/{}", last.name)).unwrap()
+}
+
+fn written(batches: usize) -> World {
+    let config = LogConfig { segment_bytes: 4096, index_interval_bytes: 512, ..LogConfig::default() };
+    let mut world = World::with(1, config);
+    for _ in 0..batches {
+        world.append(batch(2)).unwrap();
+    }
+    world
+}
+
+/// Damages the end of a stopped log and checks that it ends at the last valid batch, goes on from there, and that
+/// every offset is found.
+fn damage(clean: bool, kept: usize, change: impl Fn(&dyn crate::DiskFile, u64, u64)) {
+    let mut world = written(100);
+    if clean {
+        world.stop();
+    }
+    let size = batch(2).len() as u64;
+    world.restart_after(|disk| {
+        let file = log_file(disk);
+        change(&*file, file.len().unwrap(), size);
+    });
+    assert_eq!(world.facts().end, Offset(kept as i64 * 2));
+    assert_eq!(world.append(batch(3)).unwrap().base_offset, Offset(kept as i64 * 2));
+    for from in [0, 1, 77, kept as i64 * 2 - 1] {
+        assert_eq!(world.read_all(Offset(from)).len(), kept - from as usize / 2 + 1);
+    }
+    world.clean_restart();
+    assert_eq!(world.read_all(Offset(0)).len(), kept + 1);
+}
+
+#[test]
+fn p21_a_cut_last_batch() {
+    for clean in [false, true] {
+        for cut in [1, 2, 5, 20, 40, 60, 61, 62, 70] {
+            damage(clean, 99, |file, len, _| file.set_len(len - cut).unwrap());
+        }
+    }
+}
+
+#[test]
+fn p21_garbage_behind_the_end() {
+    for clean in [false, true] {
+        damage(clean, 100, |file, len, _| file.write_all_at(&[0; 1024], len).unwrap());
+        let noise: Vec<u8> = (0..1024_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        damage(clean, 100, |file, len, _| file.write_all_at(&noise, len).unwrap());
+    }
+}
+
+#[test]
+fn p21_a_flipped_byte_in_the_last_batch() {
+    for clean in [false, true] {
+        for at in [0, 7, 9, 16, 18, 22, 60, 70] {
+            damage(clean, 99, |file, len, size| file.write_all_at(&[0xa5], len - size + at).unwrap());
+        }
+    }
+}
+
+#[test]
+fn r05_a_clean_stop_needs_no_recovery() {
+    let mut world = written(100);
+    world.stop();
+    let names = |world: &World| world.disk().list("t-0").unwrap();
+    let before = names(&world);
+    assert!(world.disk().read(".kafka_cleanshutdown").unwrap().is_some());
+    world.restart_after(|_| {});
+    assert_eq!(names(&world), before, "nothing is rewritten");
+    assert_eq!(world.facts().end, Offset(200));
+    assert_eq!(world.facts().synced, Offset(200));
+    assert_eq!(world.facts().leader_epoch, 0);
+    assert!(world.disk().read(".kafka_cleanshutdown").unwrap().is_none());
+    assert_eq!(world.read_all(Offset(0)).len(), 100);
+}
+
+#[test]
+fn missing_short_and_foreign_indexes_are_rebuilt() {
+    for clean in [false, true] {
+        let mut world = written(100);
+        world.stop();
+        world.restart_after(|disk| {
+            if !clean {
+                disk.remove_file(".kafka_cleanshutdown").unwrap();
+            }
+            let names: Vec<_> = disk.list("t-0").unwrap().into_iter().map(|entry| entry.name).collect();
+            let indexes: Vec<_> = names.iter().filter(|name| name.ends_with("index")).collect();
+            disk.remove_file(&format!("t-0/{}", indexes[0])).unwrap();
+            disk.open(&format!("t-0/{}", indexes[3])).unwrap().set_len(5).unwrap();
+            disk.create("t-0/00000000000000009999.index").unwrap();
+        });
+        for from in 0..200 {
+            assert_eq!(world.read_all(Offset(from)).len(), 100 - from as usize / 2);
+        }
+        assert!(world.disk().open("t-0/00000000000000009999.index").is_err());
+    }
+}
+
+#[test]
+fn p16_duplicates_are_known_across_a_kill() {
+    for lost in [".snapshot", ".producers", "nothing"] {
+        let mut world = World::with(1, LogConfig { segment_bytes: 1024, ..LogConfig::default() });
+        world.append(producer_batch(5, 0, 0, 3)).unwrap();
+        for _ in 0..20 {
+            world.append(batch(1)).unwrap();
+        }
+        world.restart_after(|disk| {
+            for entry in disk.list("t-0").unwrap() {
+                if entry.name.ends_with(lost) {
+                    disk.remove_file(&format!("t-0/{}", entry.name)).unwrap();
+                }
+            }
+        });
+        assert_eq!(world.append(producer_batch(5, 0, 0, 3)).unwrap().base_offset, Offset(0), "{lost}");
+        assert_eq!(world.append(producer_batch(5, 0, 3, 1)).unwrap().base_offset, Offset(23));
+        world.clean_restart();
+        assert!(world.append(producer_batch(5, 0, 0, 3)).unwrap().duplicate);
+        assert!(world.append(producer_batch(5, 0, 3, 1)).unwrap().duplicate);
+    }
+}
+
+#[test]
+fn p24_five_in_flight_over_a_restart() {
+    let five = |world: &mut World, from: i32| -> Vec<Result<i64, ()>> {
+        let produced = (from..from + 5).map(|sequence| world.append(producer_batch(1, 0, sequence, 1)));
+        produced
+            .map(|result| match result {
+                Ok(appended) => Ok(appended.base_offset.0),
+                Err(AppendError::OutOfOrderSequence { .. }) => Err(()),
+                Err(other) => panic!("{other}"),
+            })
+            .collect()
+    };
+    let mut world = World::new(1);
+    let stored: Vec<_> = (0..5).map(Ok).collect();
+    assert_eq!(five(&mut world, 0), stored);
+    world.clean_restart();
+    assert_eq!(five(&mut world, 0), stored);
+    world.kill();
+    assert_eq!(five(&mut world, 0), stored);
+    world.stop();
+    world.restart_after(|disk| disk.remove_file("t-0/00000000000000000005.producers").unwrap());
+    assert_eq!(five(&mut world, 0), [Err(()), Err(()), Err(()), Err(()), Ok(4)]);
+    assert_eq!(world.facts().end, Offset(5));
+    assert_eq!(five(&mut world, 5), [Ok(5), Ok(6), Ok(7), Ok(8), Ok(9)]);
+    world.clean_restart();
+    assert_eq!(five(&mut world, 5), [Ok(5), Ok(6), Ok(7), Ok(8), Ok(9)]);
+}
+
+#[test]
+fn f22_deleted_records_never_rise_again() {
+    let mut world = written(100);
+    assert_eq!(world.logs().delete_records(partition(0), Offset(101)).unwrap(), Offset(101));
+    world.sync();
+    for _ in 0..3 {
+        world.power_cut();
+        assert_eq!(world.facts().log_start, Offset(101));
+        assert_eq!(spans(&world.read_all(Offset(101)))[0], (100, 101));
+    }
+    assert_eq!(world.logs().delete_records(partition(0), Offset(200)).unwrap(), Offset(200));
+    world.clean_restart();
+    assert_eq!((world.facts().log_start, world.facts().end), (Offset(200), Offset(200)));
+    assert_eq!(world.append(batch(1)).unwrap().base_offset, Offset(200));
+}
+
+#[test]
+fn a_log_cut_below_its_start_goes_on_at_its_start() {
+    let mut world = written(5);
+    world.sync();
+    world.append(batch(90)).unwrap();
+    world.logs().delete_records(partition(0), Offset(50)).unwrap();
+    world.restart_after(|disk| log_file(disk).set_len(0).unwrap());
+    assert_eq!((world.facts().log_start, world.facts().end), (Offset(50), Offset(50)));
+    assert_eq!(world.append(batch(2)).unwrap().base_offset, Offset(50));
+    world.kill();
+    assert_eq!(spans(&world.read_all(Offset(50))), [(50, 51)]);
+}
+
+#[test]
+fn r15_the_checkpoint_may_lag_behind_the_epochs_in_the_log() {
+    let mut world = World::new(1);
+    let mut ends = Vec::new();
+    for _ in 0..4 {
+        world.append(batch(3)).unwrap();
+        world.sync();
+        ends.push(world.facts().end);
+        world.power_cut();
+    }
+    for (epoch, end) in ends.iter().enumerate() {
+        let found = world.logs().epoch_end_offset(partition(0), epoch as i32).unwrap();
+        assert_eq!(found, Some((epoch as i32, *end)));
+    }
+}

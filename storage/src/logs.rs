@@ -1,0 +1,386 @@
+//! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
+//! on any.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use records::ids::{Offset, PartitionId, TopicId};
+
+use crate::batch_cache::BatchCache;
+use crate::checkpoints::{self, LogName, OffsetCheckpoint};
+use crate::data_dir::DataDir;
+use crate::disk::Disk;
+use crate::error::{AppendError, DeleteError, IoContext, ReadError, StorageError};
+use crate::event_log::EventLog;
+use crate::flush::{self, SyncJob, SyncResult};
+use crate::log::{
+    Appended, DELETED, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset,
+    remove_directory, stored_topic_id,
+};
+use crate::metadata::Boot;
+use crate::options::{LogConfig, Options, SYNC_FILES_MAX};
+
+/// A partition directory as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPartition {
+    /// The topic's name.
+    pub topic: String,
+    /// The partition's index.
+    pub index: i32,
+    /// The topic's id; `None` when the directory does not tell.
+    pub topic_id: Option<TopicId>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Logs {
+    pub(crate) data_dir: DataDir,
+    pub(crate) options: Options,
+    boot: Boot,
+    pub(crate) logs: HashMap<PartitionId, OpenLog>,
+    pub(crate) cache: BatchCache,
+    recovery_points: OffsetCheckpoint,
+    log_starts: OffsetCheckpoint,
+    ends: OffsetCheckpoint,
+    cleaned: OffsetCheckpoint,
+}
+
+#[derive(Debug)]
+pub(crate) struct OpenLog {
+    pub(crate) name: LogName,
+    pub(crate) log: PartitionLog,
+    pub(crate) events: BTreeMap<u64, EventLog>,
+}
+
+impl Logs {
+    /// Takes a locked data directory into use.
+    ///
+    /// # Errors
+    /// [`StorageError::WrongNode`] when it belongs to another node; anything the disk says.
+    pub fn open(data_dir: DataDir, options: Options, boot: Boot) -> Result<Self, StorageError> {
+        data_dir.claim(&options)?;
+        let disk = &**data_dir.disk();
+        let logs = Self {
+            recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
+            log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
+            ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
+            cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
+            cache: BatchCache::new(options.batch_cache_bytes),
+            options,
+            boot,
+            logs: HashMap::new(),
+            data_dir,
+        };
+        for entry in logs.disk().list("").doing("list", "the data directory")? {
+            if entry.is_dir && entry.name.ends_with(DELETED) {
+                logs.disk().remove_dir_all(&entry.name).doing("remove", &entry.name)?;
+            }
+        }
+        logs.data_dir.clear_clean()?;
+        Ok(logs)
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        self.data_dir.disk()
+    }
+
+    /// The partition directories that are there, opened or not: what the metadata does not know can be removed with
+    /// [`Logs::remove_found`].
+    pub fn partitions_on_disk(&self) -> Result<Vec<FoundPartition>, StorageError> {
+        let mut found = Vec::new();
+        for entry in self.disk().list("").doing("list", "the data directory")? {
+            if let Some((topic, index)) = parse_directory(&entry.name).filter(|_| entry.is_dir) {
+                let topic_id = stored_topic_id(&**self.disk(), &entry.name)?;
+                found.push(FoundPartition { topic: topic.to_owned(), index, topic_id });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes a partition directory that is not open: a deletion that a crash cut short.
+    pub fn remove_found(&mut self, found: &FoundPartition) -> Result<(), StorageError> {
+        let name = (found.topic.clone(), found.index);
+        self.forget(&name)?;
+        remove_directory(&**self.disk(), &directory_name(&name))
+    }
+
+    /// Opens a partition's log. Without data it is created only when something is appended. Opening an open one
+    /// changes its settings.
+    pub fn open_partition(
+        &mut self,
+        id: PartitionId,
+        topic_name: &str,
+        config: LogConfig,
+    ) -> Result<LogFacts, StorageError> {
+        if let Some(open) = self.logs.get_mut(&id) {
+            open.log.configure(config);
+            return Ok(open.log.facts());
+        }
+        let name = (topic_name.to_owned(), id.index);
+        let left = OpenAs {
+            clean: self.data_dir.was_clean(),
+            recovery_point: self.recovery_points.get(&name).copied(),
+            log_start: self.log_starts.get(&name).copied(),
+            cleaned: self.cleaned.get(&name).copied(),
+            end: self.ends.get(&name).copied(),
+            leader_epoch: self.boot.leader_epoch,
+        };
+        let log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
+        let facts = log.facts();
+        self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new() });
+        Ok(facts)
+    }
+
+    /// Changes a log's settings; they hold from the next append or retention run on.
+    pub fn configure(&mut self, id: PartitionId, config: LogConfig) -> Result<(), StorageError> {
+        self.log_mut(id)?.configure(config);
+        Ok(())
+    }
+
+    /// Deletes a partition's log and all that stands beside it. Slices handed out stay readable.
+    pub fn delete_partition(&mut self, id: PartitionId) -> Result<(), StorageError> {
+        let mut open = self.logs.remove(&id).ok_or(StorageError::UnknownPartition)?;
+        self.cache.forget(id);
+        self.forget(&open.name)?;
+        open.log.delete()
+    }
+
+    /// A log that is gone leaves no trace in the checkpoints: another one may get its name.
+    fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
+        self.recovery_points.remove(name);
+        self.ends.remove(name);
+        if self.cleaned.remove(name).is_some() {
+            checkpoints::write(&**self.data_dir.disk(), checkpoints::CLEANED, &self.cleaned)?;
+        }
+        if self.log_starts.remove(name).is_some() {
+            self.write_log_starts()?;
+        }
+        Ok(())
+    }
+
+    /// Appends one whole, validated batch: it gets its offsets, the leader epoch and (where the log's timestamps are
+    /// the broker's) the append time, in place, and goes to the file as one write. Its max timestamp must be the
+    /// true one already.
+    ///
+    /// # Errors
+    /// See [`AppendError`]; nothing is stored then.
+    pub fn append(
+        &mut self,
+        id: PartitionId,
+        mut batch: BytesMut,
+        origin: Origin,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        let open = self.logs.get_mut(&id).ok_or(AppendError::UnknownPartition)?;
+        open.log.append(&mut batch, origin, now_ms)
+    }
+
+    /// Where the batches are from the one that holds `from` on, below `upper` (a high watermark or last stable
+    /// offset), in at most `bytes_max` bytes but for the first batch with `at_least_one`. All out of one segment:
+    /// read on from its end for more. Empty at the end of the log.
+    pub fn read(
+        &mut self,
+        id: PartitionId,
+        from: Offset,
+        bytes_max: u64,
+        upper: Offset,
+        at_least_one: bool,
+    ) -> Result<LogSlice, ReadError> {
+        self.readable(id)?.read(from, bytes_max, upper, at_least_one)
+    }
+
+    /// A log's bounds; `None` when it is not open.
+    #[must_use]
+    pub fn facts(&self, id: PartitionId) -> Option<LogFacts> {
+        self.logs.get(&id).map(|open| open.log.facts())
+    }
+
+    /// The first record whose timestamp is at least `timestamp` ms.
+    pub fn offset_for_time(
+        &mut self,
+        id: PartitionId,
+        timestamp: i64,
+    ) -> Result<Option<TimedOffset>, ReadError> {
+        let inflated_max = self.options.inflated_bytes_max;
+        self.readable(id)?.offset_for_time(timestamp, inflated_max)
+    }
+
+    /// The first record that bears the highest timestamp of the log.
+    pub fn max_timestamp(&mut self, id: PartitionId) -> Result<Option<TimedOffset>, ReadError> {
+        let inflated_max = self.options.inflated_bytes_max;
+        self.readable(id)?.max_timestamp(inflated_max)
+    }
+
+    /// The largest leader epoch not above `epoch`, with the offset behind its last record; `None` for an epoch that
+    /// is above the broker's (KIP-279).
+    pub fn epoch_end_offset(
+        &self,
+        id: PartitionId,
+        epoch: i32,
+    ) -> Result<Option<(i32, Offset)>, StorageError> {
+        Ok(self.log(id)?.epoch_end(epoch))
+    }
+
+    /// The leader epoch of the record at `offset`; at the end that of what is appended next.
+    pub fn leader_epoch_at(&self, id: PartitionId, offset: Offset) -> Result<i32, StorageError> {
+        Ok(self.log(id)?.epoch_at(offset))
+    }
+
+    /// Deletes the records below `to` for good; at or below the log start it does nothing. The log start afterwards,
+    /// which survives a power cut when this returns.
+    pub fn delete_records(&mut self, id: PartitionId, to: Offset) -> Result<Offset, DeleteError> {
+        let log = self.log_mut(id)?;
+        let before = log.facts().log_start;
+        let start = log.move_start(to)?;
+        if start > before {
+            self.write_log_starts()?;
+            self.log_mut(id)?.remove_segments_below_start()?;
+        }
+        Ok(start)
+    }
+
+    /// Deletes what is past its time or beyond its log's size, by whole segments, and forgets producers that were
+    /// silent for too long. The logs whose start moved.
+    pub fn enforce_retention(&mut self, now_ms: i64) -> Result<Vec<PartitionId>, StorageError> {
+        let expiry_ms = self.options.producer_expiry_ms;
+        let mut moved = Vec::new();
+        for (id, open) in &mut self.logs {
+            open.log.expire_producers(now_ms, expiry_ms);
+            match open.log.apply_retention(now_ms) {
+                Ok(true) => moved.push(*id),
+                Ok(false) => {}
+                Err(error) => tracing::error!(log = open.log.directory(), %error, "retention failed"),
+            }
+        }
+        if !moved.is_empty() {
+            self.write_log_starts()?;
+            for id in &moved {
+                self.log_mut(*id)?.remove_segments_below_start()?;
+            }
+        }
+        moved.sort_unstable();
+        Ok(moved)
+    }
+
+    /// Everything written to the partition so far, its event logs included, as one job for any thread; `None` when
+    /// all of it is durable or on its way by an earlier job.
+    pub fn sync_job(&mut self, id: PartitionId) -> Result<Option<SyncJob>, StorageError> {
+        let disk = Arc::clone(self.disk());
+        let open = self.logs.get_mut(&id).ok_or(StorageError::UnknownPartition)?;
+        let taken = open.log.take_dirty()?;
+        let (end, mut dirty) = taken.unwrap_or_else(|| (open.log.facts().end, Dirty::default()));
+        let events = open.take_dirty_events(&mut dirty);
+        let job = SyncJob { partition: id, end, dirty, disk, events };
+        Ok((!job.dirty.is_clean()).then_some(job))
+    }
+
+    /// Takes a job's result back: up to where the log is durable now. A failed one poisons the log: nothing may be
+    /// appended to it, or to its event logs, before a restart.
+    pub fn sync_done(&mut self, result: SyncResult) -> Result<Offset, StorageError> {
+        let open = self.logs.get_mut(&result.partition).ok_or(StorageError::UnknownPartition)?;
+        if let Err(error) = result.result {
+            tracing::error!(log = open.log.directory(), %error, "sync failed, log is closed for writing");
+            open.log.poison();
+            return Err(StorageError::Poisoned);
+        }
+        for (name, generation) in result.events {
+            if let Some(log) = open.events.get_mut(&name) {
+                log.synced(generation);
+            }
+        }
+        Ok(open.log.synced(result.end))
+    }
+
+    /// Writes the root checkpoints, so that a recovery need not look at what is synced already. To be called now and
+    /// then (Kafka: once a minute).
+    pub fn checkpoint(&mut self) -> Result<(), StorageError> {
+        for open in self.logs.values_mut() {
+            open.log.write_epochs()?;
+            let facts = open.log.facts();
+            self.recovery_points.insert(open.name.clone(), facts.synced);
+            self.ends.insert(open.name.clone(), facts.end);
+        }
+        let disk = &**self.data_dir.disk();
+        checkpoints::write(disk, checkpoints::RECOVERY_POINT, &self.recovery_points)?;
+        checkpoints::write(disk, checkpoints::HIGH_WATERMARK, &self.ends)?;
+        self.write_log_starts()
+    }
+
+    fn write_log_starts(&mut self) -> Result<(), StorageError> {
+        for open in self.logs.values() {
+            let start = open.log.facts().log_start;
+            if start > Offset::ZERO {
+                self.log_starts.insert(open.name.clone(), start);
+            }
+        }
+        checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &self.log_starts)
+    }
+
+    /// Closes everything in order: what is written is synced, checkpoints and producer states are on disk, and the
+    /// marker says so. A log that a failed sync has poisoned keeps the marker away: the next start recovers.
+    pub fn close(mut self) -> Result<(), StorageError> {
+        let mut dirty: BTreeMap<PartitionId, Dirty> = BTreeMap::new();
+        let mut poisoned = false;
+        for (id, open) in &mut self.logs {
+            if open.log.is_poisoned() {
+                poisoned = true;
+            } else {
+                let mut files = open.log.finish()?;
+                open.take_dirty_events(&mut files);
+                dirty.insert(*id, files);
+            }
+        }
+        let files: usize = dirty.values().map(|dirty| dirty.files.len()).sum();
+        if files > SYNC_FILES_MAX {
+            self.disk().sync_all().doing("sync", "the data directory")?;
+        } else {
+            for dirty in dirty.values() {
+                flush::sync(&**self.disk(), dirty).doing("sync", "a log")?;
+            }
+        }
+        for id in dirty.keys() {
+            let log = self.log_mut(*id)?;
+            log.synced(log.facts().end);
+        }
+        self.checkpoint()?;
+        if poisoned { Err(StorageError::Poisoned) } else { self.data_dir.mark_clean(self.boot.boot) }
+    }
+
+    fn log(&self, id: PartitionId) -> Result<&PartitionLog, StorageError> {
+        self.logs.get(&id).map(|open| &open.log).ok_or(StorageError::UnknownPartition)
+    }
+
+    pub(crate) fn log_mut(&mut self, id: PartitionId) -> Result<&mut PartitionLog, StorageError> {
+        self.logs.get_mut(&id).map(|open| &mut open.log).ok_or(StorageError::UnknownPartition)
+    }
+
+    pub(crate) fn readable(&mut self, id: PartitionId) -> Result<&mut PartitionLog, ReadError> {
+        self.logs.get_mut(&id).map(|open| &mut open.log).ok_or(ReadError::UnknownPartition)
+    }
+}
+
+impl OpenLog {
+    /// Adds the event logs to what a sync must reach: the name and generation of each.
+    fn take_dirty_events(&mut self, dirty: &mut Dirty) -> Vec<(u64, u64)> {
+        let mut taken = Vec::new();
+        for (name, log) in &mut self.events {
+            if let Some(file) = log.take_dirty() {
+                dirty.files.push(file);
+                taken.push((*name, log.generation()));
+            }
+        }
+        taken
+    }
+}
+
+fn directory_name((topic, index): &LogName) -> String {
+    format!("{topic}-{index}")
+}
+
+/// Topic and partition of `<topic>-<partition>`.
+fn parse_directory(name: &str) -> Option<(&str, i32)> {
+    let (topic, index) = name.rsplit_once('-')?;
+    let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+    if topic.is_empty() || !digits { None } else { Some((topic, index.parse().ok()?)) }
+}

@@ -1,0 +1,75 @@
+use super::*;
+use crate::disk::SimDisk;
+
+fn topic(name: &str, id: u8) -> TopicMetadata {
+    TopicMetadata {
+        name: name.into(),
+        id: TopicId([id; 16]),
+        partitions: 3,
+        configs: Configs::from([("retention.ms".into(), "5".into()), ("x".into(), String::new())]),
+    }
+}
+
+fn with_disk() -> (Arc<SimDisk>, Arc<dyn Disk>) {
+    let sim = Arc::new(SimDisk::new(7));
+    let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
+    (sim, disk)
+}
+
+#[test]
+fn r02_what_was_deleted_stays_deleted_over_power_cuts() {
+    let (sim, disk) = with_disk();
+    let store = Metadata::open(&disk).unwrap();
+    assert!(store.create_topic(&topic("a", 1)).unwrap());
+    assert!(store.create_topic(&topic("ab", 2)).unwrap());
+    assert!(!store.create_topic(&topic("a", 3)).unwrap());
+    assert!(store.delete_topic("a").unwrap());
+    assert!(!store.delete_topic("a").unwrap());
+    assert!(store.add_partitions("ab", 5).unwrap());
+    assert!(!store.add_partitions("ab", 4).unwrap());
+    store.set_topic_configs("ab", &[("x", None), ("y", Some("1"))]).unwrap();
+    store.set_group_config("g", "sluice.share.order", Some("key")).unwrap();
+    store.set_group_config("h", "p", Some("q")).unwrap();
+    store.set_group_config("h", "p", None).unwrap();
+    drop(store);
+    sim.crash();
+    let store = Metadata::open(&disk).unwrap();
+    let mut expected = topic("ab", 2);
+    expected.partitions = 5;
+    expected.configs = Configs::from([("retention.ms".into(), "5".into()), ("y".into(), "1".into())]);
+    assert_eq!(store.topics().unwrap(), [expected]);
+    let groups = BTreeMap::from([("g".into(), Configs::from([("sluice.share.order".into(), "key".into())]))]);
+    assert_eq!(store.group_configs().unwrap(), groups);
+}
+
+#[test]
+fn r04_the_epoch_goes_up_after_an_unclean_stop_and_never_back() {
+    let (sim, disk) = with_disk();
+    let mut boots = Vec::new();
+    for clean in [false, true, false, false, true] {
+        let store = Metadata::open(&disk).unwrap();
+        let boot = store.begin_boot(clean).unwrap();
+        boots.push((boot.boot, boot.leader_epoch));
+        sim.crash();
+        drop(store);
+    }
+    assert_eq!(boots, [(1, 0), (2, 0), (3, 1), (4, 2), (5, 2)]);
+}
+
+#[test]
+fn p18_numbers_are_never_handed_out_twice() {
+    let (sim, disk) = with_disk();
+    let store = Metadata::open(&disk).unwrap();
+    assert_eq!(store.next_producer_ids(1000).unwrap(), 0);
+    assert_eq!((store.group_number("a").unwrap(), store.group_number("b").unwrap()), (0, 1));
+    assert!(store.remove_group("b").unwrap());
+    assert!(!store.remove_group("b").unwrap());
+    sim.crash();
+    drop(store);
+    let store = Metadata::open(&disk).unwrap();
+    assert_eq!(store.next_producer_ids(1).unwrap(), 1000);
+    assert_eq!((store.group_number("b").unwrap(), store.group_number("a").unwrap()), (2, 0));
+    assert_eq!(store.group_numbers().unwrap(), BTreeMap::from([("a".into(), 0), ("b".into(), 2)]));
+    assert_eq!(store.cluster_id([0; 16]).unwrap(), "AAAAAAAAAAAAAAAAAAAAAA");
+    assert_eq!(store.cluster_id([1; 16]).unwrap(), "AAAAAAAAAAAAAAAAAAAAAA");
+}

@@ -1,0 +1,120 @@
+//! Settings as plain data, and the limits of the crate, asserted against each other in one place.
+
+use records::TimestampType;
+
+/// Bytes of a batch's header (Kafka's `DefaultRecordBatch.RECORD_BATCH_OVERHEAD`).
+pub const BATCH_HEADER_BYTES: usize = 61;
+/// A log file's size limit: positions in `.index` are signed 32-bit numbers.
+pub const SEGMENT_BYTES_MAX: u64 = i32::MAX as u64;
+/// The smallest segment that makes sense (Kafka's `segment.bytes` minimum is 1 MiB by config, 14 bytes by code).
+pub const SEGMENT_BYTES_MIN: u64 = 1024;
+/// Index entries held in memory before they go to the file in one write.
+pub const INDEX_TAIL_ENTRIES_MAX: usize = 512;
+/// Bytes read at once to walk over batch headers while looking for one batch.
+pub const WALK_WINDOW_BYTES: usize = 8 * 1024;
+/// Bytes read at once to check a log while recovering it.
+pub const RECOVERY_WINDOW_BYTES: usize = 256 * 1024;
+/// Batches remembered per producer (Kafka's `ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+pub const PRODUCER_BATCHES_MAX: usize = 5;
+/// Producers remembered per partition; the one that was silent for longest goes first.
+pub const PRODUCERS_MAX: usize = 100_000;
+/// Read positions remembered per log, so that a sequential reader searches no index.
+pub const CURSORS_MAX: usize = 32;
+/// Bytes of one event or snapshot frame.
+pub const EVENT_FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Above this many dirty files one `syncfs` is cheaper than single syncs.
+pub const SYNC_FILES_MAX: usize = 64;
+/// Bytes of a slim batch that is made out of several stored ones.
+pub const SLIM_BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// A slim batch of compressed records above this size is compressed again.
+pub const SLIM_PLAIN_BYTES_MAX: usize = 4 * 1024;
+/// Bytes read ahead when a selection misses the batch cache.
+pub const SELECT_READ_BYTES: u64 = 128 * 1024;
+
+const _: () = {
+    assert!(BATCH_HEADER_BYTES == records::batch::HEADER_LEN);
+    assert!(SEGMENT_BYTES_MIN as usize > BATCH_HEADER_BYTES);
+    assert!(WALK_WINDOW_BYTES > BATCH_HEADER_BYTES);
+    assert!(RECOVERY_WINDOW_BYTES >= WALK_WINDOW_BYTES);
+    assert!(SLIM_PLAIN_BYTES_MAX < SLIM_BATCH_BYTES_MAX);
+    assert!(SELECT_READ_BYTES as usize > WALK_WINDOW_BYTES);
+    assert!(EVENT_FRAME_BYTES_MAX < u32::MAX as usize);
+    assert!(SEGMENT_BYTES_MAX + SEGMENT_BYTES_MIN < u32::MAX as u64);
+};
+
+/// Settings of a whole data directory.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The broker's node id, as `meta.properties` must name it.
+    pub node_id: i32,
+    /// The cluster id, as `meta.properties` names it.
+    pub cluster_id: String,
+    /// Fresh random bytes, taken as directory id when there is no `meta.properties` yet.
+    pub directory_id: [u8; 16],
+    /// Bytes of decoded batches kept for scans and selections.
+    pub batch_cache_bytes: usize,
+    /// Bytes that one batch may inflate to when it is read back.
+    pub inflated_bytes_max: usize,
+    /// A producer that was silent for so long is forgotten (`producer.id.expiration.ms`).
+    pub producer_expiry_ms: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            node_id: 1,
+            cluster_id: String::new(),
+            directory_id: [0; 16],
+            batch_cache_bytes: 16 * 1024 * 1024,
+            inflated_bytes_max: 256 * 1024 * 1024,
+            producer_expiry_ms: 86_400_000,
+        }
+    }
+}
+
+/// Settings of one partition log, under Kafka's names and with Kafka's defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `segment.bytes`.
+    pub segment_bytes: u64,
+    /// `segment.index.bytes`: a segment is also full when one of its indexes is.
+    pub segment_index_bytes: u64,
+    /// `segment.ms`: a segment is also full when its first record is so old.
+    pub segment_ms: i64,
+    /// `index.interval.bytes`.
+    pub index_interval_bytes: u64,
+    /// `retention.bytes`; -1 is no limit.
+    pub retention_bytes: i64,
+    /// `retention.ms`; -1 is no limit.
+    pub retention_ms: i64,
+    /// Whether `cleanup.policy` holds `delete`.
+    pub delete: bool,
+    /// Whether `cleanup.policy` holds `compact`: offsets may have holes.
+    pub compact: bool,
+    /// `message.timestamp.type`.
+    pub timestamp_type: TimestampType,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 1_073_741_824,
+            segment_index_bytes: 10_485_760,
+            segment_ms: 604_800_000,
+            index_interval_bytes: 4096,
+            retention_bytes: -1,
+            retention_ms: 604_800_000,
+            delete: true,
+            compact: false,
+            timestamp_type: TimestampType::Create,
+        }
+    }
+}
+
+impl LogConfig {
+    /// The size at which a segment is full, within what the format can hold.
+    #[must_use]
+    pub fn segment_limit(&self) -> u64 {
+        self.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+    }
+}

@@ -1,0 +1,142 @@
+use super::*;
+
+fn header(producer: i64, epoch: i16, sequence: i32, count: i32, base: i64) -> BatchHeader {
+    BatchHeader {
+        base: Offset(base),
+        size: 100,
+        leader_epoch: 0,
+        crc: 0,
+        attributes: 0,
+        last_delta: count - 1,
+        max_timestamp: 1000 + base,
+        producer_id: producer,
+        producer_epoch: epoch,
+        base_sequence: sequence,
+    }
+}
+
+/// Offers a batch as a client does; the base offset it is answered with.
+fn offer(state: &mut ProducerState, end: &mut i64, batch: (i16, i32, i32)) -> Result<i64, AppendError> {
+    let header = header(7, batch.0, batch.1, batch.2, *end);
+    match state.check(&header)? {
+        Verdict::Duplicate(stored) => Ok(stored.base().0),
+        Verdict::Next => {
+            state.note(&header);
+            *end += i64::from(batch.2);
+            Ok(header.base.0)
+        }
+    }
+}
+
+#[test]
+fn p14_idempotent_duplicates() {
+    let (mut state, mut end) = (ProducerState::default(), 0);
+    let mut produce = |sequence, count| offer(&mut state, &mut end, (0, sequence, count));
+    assert_eq!(produce(0, 3).unwrap(), 0);
+    assert_eq!(produce(0, 3).unwrap(), 0);
+    assert_eq!(produce(3, 1).unwrap(), 3);
+    assert_eq!(produce(0, 3).unwrap(), 0);
+    assert!(matches!(produce(9, 1), Err(AppendError::OutOfOrderSequence { last: 3, found: 9, .. })));
+    for (sequence, base) in [(4, 4), (5, 5), (6, 6), (7, 7)] {
+        assert_eq!(produce(sequence, 1).unwrap(), base);
+    }
+    assert!(matches!(produce(0, 3), Err(AppendError::OutOfOrderSequence { .. })));
+    assert_eq!(produce(3, 1).unwrap(), 3);
+    assert!(matches!(produce(0, 2), Err(AppendError::OutOfOrderSequence { .. })));
+    assert_eq!(end, 8);
+}
+
+#[test]
+fn p15_producer_epochs() {
+    let (mut state, mut end) = (ProducerState::default(), 0);
+    let mut produce = |epoch, sequence| offer(&mut state, &mut end, (epoch, sequence, 1));
+    produce(0, 0).unwrap();
+    assert!(matches!(produce(-1, 1), Err(AppendError::InvalidProducerEpoch { current: 0, found: -1, .. })));
+    assert!(matches!(produce(1, 5), Err(AppendError::OutOfOrderSequence { .. })));
+    assert_eq!(produce(1, 0).unwrap(), 1);
+    assert!(matches!(produce(0, 8), Err(AppendError::InvalidProducerEpoch { current: 1, found: 0, .. })));
+}
+
+#[test]
+fn an_unknown_producer_may_begin_anywhere() {
+    assert_eq!(ProducerState::default().check(&header(1, 0, 50, 2, 0)).unwrap(), Verdict::Next);
+}
+
+#[test]
+fn sequences_go_on_over_the_wrap() {
+    let mut state = ProducerState::default();
+    state.note(&header(1, 0, i32::MAX - 1, 3, 0));
+    let again = header(1, 0, i32::MAX - 1, 3, 3);
+    assert!(matches!(state.check(&again).unwrap(), Verdict::Duplicate(stored) if stored.base() == Offset(0)));
+    assert_eq!(state.check(&header(1, 0, 1, 1, 3)).unwrap(), Verdict::Next);
+    assert!(state.check(&header(1, 0, 0, 1, 3)).is_err());
+}
+
+#[test]
+fn silent_producers_are_forgotten() {
+    let mut state = ProducerState::default();
+    state.note(&header(1, 0, 0, 1, 0));
+    state.note(&header(2, 0, 0, 1, 500));
+    state.expire(2000, 600);
+    assert_eq!(state.len(), 1);
+    assert!(state.check(&header(1, 0, 9, 1, 600)).is_ok());
+}
+
+#[test]
+fn a_flood_of_producers_stays_bounded() {
+    let mut state = ProducerState::default();
+    for id in 0..PRODUCERS_MAX as i64 + 10 {
+        state.note(&header(id, 0, 0, 1, id));
+    }
+    assert!(state.len() <= PRODUCERS_MAX);
+    assert!(matches!(state.check(&header(PRODUCERS_MAX as i64, 0, 0, 1, 0)).unwrap(), Verdict::Duplicate(_)));
+}
+
+#[test]
+fn p24_the_snapshot_knows_one_batch_and_the_sidecar_five() {
+    let mut state = ProducerState::default();
+    for sequence in 0..7 {
+        state.note(&header(3, 2, sequence, 1, i64::from(sequence)));
+    }
+    state.note(&header(9, 0, 5, 10, 7));
+    let file = encode(&state);
+    let mut read = decode(&file).unwrap();
+    assert!(read.check(&header(3, 2, 5, 1, 17)).is_err());
+    assert!(matches!(read.check(&header(3, 2, 6, 1, 17)).unwrap(), Verdict::Duplicate(_)));
+    decode_sidecar(&mut read, &encode_sidecar(&state)).unwrap();
+    assert_eq!(read, state);
+}
+
+#[test]
+fn the_snapshot_has_kafkas_bytes() {
+    let mut state = ProducerState::default();
+    let mut batch = header(0, 0, 1008, 16, 1008);
+    batch.max_timestamp = 0x0000_01a2_2802_7596;
+    state.note(&batch);
+    // As Apache Kafka 4.4 wrote it at a roll.
+    let mut expected = vec![0, 1, 0xae, 0xac, 0xdc, 0xe0, 0, 0, 0, 1];
+    expected.extend_from_slice(&[0; 8]);
+    expected.extend_from_slice(&[0, 0, 0, 0, 3, 0xff, 0, 0, 0, 0, 0, 0, 3, 0xff, 0, 0, 0, 15]);
+    expected.extend_from_slice(&[0, 0, 1, 0xa2, 0x28, 2, 0x75, 0x96]);
+    expected.extend_from_slice(&[0xff; 12]);
+    assert_eq!(encode(&state), expected);
+    assert_eq!(decode(&expected).unwrap(), state);
+}
+
+#[test]
+fn damage_is_noticed() {
+    let mut state = ProducerState::default();
+    state.note(&header(3, 2, 0, 1, 0));
+    for file in [encode(&state), encode_sidecar(&state)] {
+        for position in 0..file.len() {
+            let mut damaged = file.clone();
+            damaged[position] ^= 0x40;
+            assert!(decode(&damaged).is_none());
+            assert!(decode_sidecar(&mut ProducerState::default(), &damaged).is_none());
+        }
+        for len in 0..file.len() {
+            assert!(decode(&file[..len]).is_none());
+            assert!(decode_sidecar(&mut ProducerState::default(), &file[..len]).is_none());
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! One segment: a log file, its offset index and its time index.
+//!
+//! Invariants: `size` bytes of the log file are whole batches, ascending; what stands behind them is garbage of a
+//! failed write that was not cut off yet. Every index entry names a batch below `size`.
+
+mod locate;
+
+use std::io;
+use std::sync::Arc;
+
+use records::ids::Offset;
+
+use crate::batch_header::BatchHeader;
+use crate::disk::{Disk, DiskFile, join};
+use crate::index::{OffsetIndex, TimeIndex, offset, time};
+use crate::lazy_file::LazyFile;
+use crate::options::{LogConfig, WALK_WINDOW_BYTES};
+use crate::walk::{Step, Walk};
+
+pub(crate) use locate::Place;
+
+/// The files of one segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    base: Offset,
+    size: u64,
+    log: LazyFile,
+    offsets: OffsetIndex,
+    times: TimeIndex,
+    largest: Option<Largest>,
+    since_index: u64,
+    first_timestamp: Option<i64>,
+    since_ms: Option<i64>,
+    indexes_fit: bool,
+}
+
+/// The highest timestamp of a segment, and the last offset of the first batch that bears it. -1 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Largest {
+    pub(crate) timestamp: i64,
+    pub(crate) last: Offset,
+}
+
+/// Lengths in bytes of a segment's files as they were found on the disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) log: u64,
+    pub(crate) index: Option<u64>,
+    pub(crate) time_index: Option<u64>,
+}
+
+impl Found {
+    /// Whether the index files can be what belongs to the log file; their content is another question.
+    fn indexes_fit(&self) -> bool {
+        self.index.is_some_and(|len| len.is_multiple_of(offset::ENTRY_BYTES as u64))
+            && self.time_index.is_some_and(|len| len.is_multiple_of(time::ENTRY_BYTES as u64))
+    }
+}
+
+/// A file of a segment: 20 digits of base offset, then the suffix (Kafka's `LogFileUtils.filenamePrefixFromOffset`).
+pub(crate) fn file_name(base: Offset, suffix: &str) -> String {
+    format!("{:020}{suffix}", base.0)
+}
+
+/// The base offset in a file name with that suffix.
+pub(crate) fn base_of(name: &str, suffix: &str) -> Option<Offset> {
+    let digits = name.strip_suffix(suffix)?;
+    (digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| digits.parse().ok().map(Offset))
+        .flatten()
+}
+
+impl Segment {
+    /// A segment that is on the disk already. Its size is taken as it is: recovery corrects it.
+    pub(crate) fn existing(disk: &Arc<dyn Disk>, directory: &str, base: Offset, found: Found) -> Self {
+        let file = |suffix| LazyFile::new(disk, join(directory, &file_name(base, suffix)));
+        Self {
+            base,
+            size: found.log,
+            log: file(".log"),
+            offsets: OffsetIndex::new(base, file(".index"), found.index.unwrap_or(0)),
+            times: TimeIndex::new(base, file(".timeindex"), found.time_index.unwrap_or(0)),
+            largest: None,
+            since_index: 0,
+            first_timestamp: None,
+            since_ms: None,
+            indexes_fit: found.indexes_fit(),
+        }
+    }
+
+    /// A new, empty segment. The caller syncs the directory before anything in it counts as durable.
+    pub(crate) fn create(disk: &Arc<dyn Disk>, directory: &str, base: Offset) -> io::Result<Self> {
+        let mut segment = Self::existing(disk, directory, base, Found::default());
+        segment.offsets.clear()?;
+        segment.times.clear()?;
+        segment.log.create()?;
+        segment.largest = Some(Largest { timestamp: -1, last: base });
+        Ok(segment)
+    }
+
+    pub(crate) fn base(&self) -> Offset {
+        self.base
+    }
+
+    /// Whether the index files that were found can belong to the log file, by their lengths.
+    pub(crate) fn indexes_fit(&self) -> bool {
+        self.indexes_fit
+    }
+
+    /// Bytes of whole batches.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The log file.
+    pub(crate) fn log_file(&mut self) -> io::Result<&Arc<dyn DiskFile>> {
+        self.log.get()
+    }
+
+    pub(crate) fn log_path(&self) -> &str {
+        self.log.path()
+    }
+
+    /// Whether a batch of `bytes` must go to a new segment (Kafka's `LogSegment.shouldRoll`).
+    pub(crate) fn must_roll(
+        &mut self,
+        config: &LogConfig,
+        bytes: u64,
+        header: &BatchHeader,
+        now_ms: i64,
+    ) -> io::Result<bool> {
+        if self.size == 0 {
+            return Ok(header.last() - self.base > i64::from(i32::MAX));
+        }
+        let index_bytes_max = config.segment_index_bytes;
+        Ok(self.size + bytes > config.segment_limit()
+            || u64::from(self.offsets.count() + 1) * offset::ENTRY_BYTES as u64 > index_bytes_max
+            || u64::from(self.times.count() + 1) * time::ENTRY_BYTES as u64 > index_bytes_max
+            || header.last() - self.base > i64::from(i32::MAX)
+            || self.age_ms(header.max_timestamp, now_ms)? > config.segment_ms)
+    }
+
+    /// How long the first record has been here: by record time where there is one, else by the clock.
+    fn age_ms(&mut self, timestamp: i64, now_ms: i64) -> io::Result<i64> {
+        let first = match self.first_timestamp {
+            Some(first) => first,
+            None => {
+                let mut walk = self.walk(0, WALK_WINDOW_BYTES)?;
+                let Step::Batch(header, _) = walk.step()? else { return Ok(0) };
+                *self.first_timestamp.insert(header.max_timestamp)
+            }
+        };
+        Ok(if first >= 0 { timestamp.saturating_sub(first) } else { self.held_ms(now_ms) })
+    }
+
+    /// How long this process has known the segment, counted from the first time that somebody asked.
+    pub(crate) fn held_ms(&mut self, now_ms: i64) -> i64 {
+        now_ms.saturating_sub(*self.since_ms.get_or_insert(now_ms))
+    }
+
+    /// Writes a stamped batch behind the last one, as one write. After an error the file must be cut back.
+    pub(crate) fn append(
+        &mut self,
+        batch: &[u8],
+        header: &BatchHeader,
+        config: &LogConfig,
+    ) -> io::Result<()> {
+        self.log.get()?.write_all_at(batch, self.size)?;
+        self.note(header, self.size, config.index_interval_bytes)?;
+        self.size += header.size;
+        Ok(())
+    }
+
+    /// Cuts off what a failed write left behind the last whole batch.
+    pub(crate) fn cut_back(&mut self) -> io::Result<()> {
+        let size = self.size;
+        self.log.get()?.set_len(size)
+    }
+
+    /// Enters a batch at `position` into the indexes, where one is due (Kafka's `LogSegment.append`).
+    fn note(&mut self, header: &BatchHeader, position: u64, interval: u64) -> io::Result<()> {
+        if self.first_timestamp.is_none() && position == 0 {
+            self.first_timestamp = Some(header.max_timestamp);
+        }
+        let mut largest = self.largest()?;
+        if header.max_timestamp > largest.timestamp {
+            largest = Largest { timestamp: header.max_timestamp, last: header.last() };
+            self.largest = Some(largest);
+        }
+        if self.since_index > interval {
+            self.offsets.push(header.last(), position);
+            self.times.push(largest.timestamp, largest.last)?;
+            self.since_index = 0;
+        }
+        self.since_index += header.size;
+        Ok(())
+    }
+
+    /// The highest timestamp: of a segment that was not read yet, the last entry of its time index.
+    pub(crate) fn largest(&mut self) -> io::Result<Largest> {
+        if let Some(largest) = self.largest {
+            return Ok(largest);
+        }
+        let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        Ok(*self.largest.insert(Largest { timestamp, last }))
+    }
+
+    /// Nothing more will be appended (or nothing for now): the time index gets its last entry, so that it says how
+    /// high the timestamps go.
+    pub(crate) fn seal(&mut self) -> io::Result<()> {
+        let largest = self.largest()?;
+        self.times.push(largest.timestamp, largest.last)
+    }
+
+    /// The index files, flushed, for syncing.
+    pub(crate) fn index_files(&mut self) -> io::Result<[Arc<dyn DiskFile>; 2]> {
+        Ok([self.offsets.flushed()?, self.times.flushed()?])
+    }
+
+    /// Walks over the batches from `position` on.
+    pub(crate) fn walk(&mut self, position: u64, window_bytes: usize) -> io::Result<Walk> {
+        let size = self.size;
+        Ok(Walk::new(self.log.get()?, position, size, window_bytes))
+    }
+
+    /// Rebuilds both indexes from the log file, checking it on the way when `checked`. Ends at the first bytes that
+    /// are no valid batch: the segment's size is what lies before them, and the reason is given back.
+    pub(crate) fn rebuild(
+        &mut self,
+        interval: u64,
+        window_bytes: usize,
+        checked: bool,
+        cleaned: Offset,
+    ) -> io::Result<(Offset, Option<&'static str>)> {
+        self.offsets.clear()?;
+        self.times.clear()?;
+        self.largest = Some(Largest { timestamp: -1, last: self.base });
+        self.first_timestamp = None;
+        self.since_index = 0;
+        let mut walk = self.walk(0, window_bytes)?.expecting(self.base, cleaned);
+        if checked {
+            walk = walk.checked();
+        }
+        let mut next = self.base;
+        let broken = loop {
+            match walk.step()? {
+                Step::Batch(header, position) => {
+                    if header.last() - self.base > i64::from(i32::MAX) {
+                        break Some("offset is too far from the segment's base");
+                    }
+                    self.note(&header, position, interval)?;
+                    next = header.next();
+                }
+                Step::End => break None,
+                Step::Broken(reason) => break Some(reason),
+            }
+        };
+        self.size = walk.position();
+        self.indexes_fit = true;
+        self.seal()?;
+        Ok((next, broken))
+    }
+
+    /// Checks the last indexed stretch of a segment that was closed in order and takes up where it ended.
+    ///
+    /// The offset behind its last batch; `None` when the files do not fit together and must be recovered.
+    pub(crate) fn resume(&mut self, cleaned: Offset) -> io::Result<Option<Offset>> {
+        let indexed = self.offsets.last()?;
+        let (from, mut next) = indexed.map_or((0, self.base), |(last, position)| (position, last));
+        if from >= self.size.max(1) {
+            return Ok(None);
+        }
+        let mut largest = self.largest()?;
+        let mut walk = self.walk(from, WALK_WINDOW_BYTES)?.checked();
+        walk = match indexed {
+            None => walk.expecting(self.base, cleaned),
+            Some(_) => walk.joining(cleaned),
+        };
+        let mut first = true;
+        loop {
+            match walk.step()? {
+                Step::Batch(header, _) => {
+                    if first && indexed.is_some_and(|(last, _)| last != header.last()) {
+                        return Ok(None);
+                    }
+                    first = false;
+                    if header.max_timestamp > largest.timestamp {
+                        largest = Largest { timestamp: header.max_timestamp, last: header.last() };
+                    }
+                    next = header.next();
+                }
+                Step::End => break,
+                Step::Broken(_) => return Ok(None),
+            }
+        }
+        self.largest = Some(largest);
+        self.since_index = self.size - from;
+        Ok(Some(next))
+    }
+
+    /// Removes the segment's files; whoever has the log file open can read it to the end.
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
+        self.log.remove()?;
+        self.offsets.remove()?;
+        self.times.remove()
+    }
+
+    /// Gives the open files up.
+    pub(crate) fn close(&mut self) {
+        self.log.close();
+        self.offsets.close();
+        self.times.close();
+    }
+}
