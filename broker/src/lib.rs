@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod clock;
 pub mod config;
 pub mod context;
+#[cfg(feature = "demo")]
 pub mod demo;
 pub mod dispatch;
 pub mod entropy;
