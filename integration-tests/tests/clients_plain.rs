@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use integration_tests::event_log::{Event, What};
-use integration_tests::foreign::{Client, KafkaTools, Probe, Role, ToolChain, require};
+use integration_tests::foreign::{Client, KafkaTools, Probe, Role, RunningProbe, ToolChain, require};
 use integration_tests::process::{Process, run};
 use integration_tests::test_broker::TestBroker;
 
@@ -103,7 +103,7 @@ fn members_of_one_group_share_the_partitions_and_hand_them_on() {
         members[1].ask_to_stop();
         members[1].expect_end(LIMIT);
         let all = integration_tests::real_time::wait_until(LIMIT, || {
-            let events: Vec<Event> = members.iter().flat_map(|member| member.events()).collect();
+            let events: Vec<Event> = members.iter().flat_map(RunningProbe::events).collect();
             let seen: HashSet<(i32, i64)> = events
                 .iter()
                 .filter(|event| event.what == What::Consumed)
