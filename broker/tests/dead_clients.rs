@@ -11,7 +11,9 @@ async fn r01_waiting_fetches_of_dead_clients_go_with_them() {
     let server = Server::start().await;
     server.topic("empty").await;
     let mut fetch = hex("ffffffff 0000ea60 00000001 7fffffff 00 00000000 ffffffff 02");
-    fetch.extend(hex("06 656d707479 02 00000000 ffffffff 0000000000000000 ffffffff ffffffffffffffff 00100000 00 00"));
+    fetch.extend(hex(
+        "06 656d707479 02 00000000 ffffffff 0000000000000000 ffffffff ffffffffffffffff 00100000 00 00",
+    ));
     fetch.extend(hex("01 01 00"));
     let before = open_files();
     let free = server.running.broker().admission.free();

@@ -40,7 +40,9 @@ async fn b02_counts_beyond_the_bytes_close() {
 #[tokio::test]
 async fn b03_other_protocols_close_at_once() {
     let server = Server::start().await;
-    for bytes in [hex("16030100c8010000c40303"), b"GET / HTTP/1.1\r\n\r\n".to_vec(), b"SSH-2.0-x\r\n".to_vec()] {
+    for bytes in
+        [hex("16030100c8010000c40303"), b"GET / HTTP/1.1\r\n\r\n".to_vec(), b"SSH-2.0-x\r\n".to_vec()]
+    {
         let mut raw = server.connect().await;
         raw.send(&bytes).await;
         raw.closes().await;

@@ -233,7 +233,10 @@ async fn topics_and_group_settings_outlive_the_broker() {
     catalog.set_topic_configs("t", [("retention.ms".to_owned(), "5".to_owned())].into()).await.unwrap();
     catalog.add_partitions("t", 3).await.unwrap();
     let group: std::sync::Arc<str> = "g".into();
-    catalog.set_group_configs(&group, [("sluice.share.order".to_owned(), "key".to_owned())].into()).await.unwrap();
+    catalog
+        .set_group_configs(&group, [("sluice.share.order".to_owned(), "key".to_owned())].into())
+        .await
+        .unwrap();
     server.topic("gone").await;
     let gone = catalog.image().topic("gone").unwrap().id;
     catalog.delete(gone).await.unwrap();
