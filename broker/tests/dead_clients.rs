@@ -1,10 +1,12 @@
 //! What a client waited for goes with the client. Counts the files of this process, so it is alone in it.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Server, flexible, hex};
+use common::{Server, Stopwatch, flexible, hex};
 
 #[tokio::test]
 async fn r01_waiting_fetches_of_dead_clients_go_with_them() {
@@ -35,7 +37,7 @@ fn open_files() -> usize {
 }
 
 async fn until(mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(2), "not within 2 s");
         tokio::time::sleep(Duration::from_millis(10)).await;

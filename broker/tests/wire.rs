@@ -1,10 +1,12 @@
 //! Versions, headers and order on the wire, byte by byte.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Server, flexible, framed, hex, request};
+use common::{Server, Stopwatch, flexible, framed, hex, request};
 
 #[tokio::test]
 async fn w02_an_api_versions_that_is_too_new_is_answered_in_version_0() {
@@ -141,7 +143,7 @@ async fn w12_answers_leave_in_request_order() {
     let mut all = flexible(1, 12, 1, &fetch);
     all.extend(flexible(3, 12, 2, &hex("01 00 00 00")));
     all.extend(request(18, 0, 3, &[]));
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     raw.send(&all).await;
     assert_eq!(raw.frame().await[..4], hex("00000001"));
     let waited = begun.elapsed();

@@ -1,9 +1,10 @@
 //! A broker in this process and a socket that speaks bytes.
 
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::time::Duration;
 
+use broker::clock::Clock;
 use broker::config::Config;
 use broker::start::{self, Running};
 use tempfile::TempDir;
@@ -88,7 +89,7 @@ impl Raw {
 /// Bytes written as hex digits, blanks between them ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
-    assert!(digits.len() % 2 == 0, "whole bytes");
+    assert!(digits.len().is_multiple_of(2), "whole bytes");
     digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
 }
 
@@ -115,4 +116,17 @@ pub(crate) fn framed(bytes: &[u8]) -> Vec<u8> {
     let mut frame = i32::try_from(bytes.len()).unwrap().to_be_bytes().to_vec();
     frame.extend(bytes);
     frame
+}
+
+/// Measures how long something takes.
+pub(crate) struct Stopwatch(Clock);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(Clock::start())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.0.mono().0)
+    }
 }
