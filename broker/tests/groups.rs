@@ -1,5 +1,7 @@
 //! Classic groups over a socket: forms, versions and codes of each request.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,10 +1,12 @@
 //! Produce and fetch over the wire, restarts, stopping.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Raw, Server, flexible, hex};
+use common::{Raw, Server, Stopwatch, flexible, hex};
 use records::batch::BatchBuilder;
 use records::ids::Offset;
 use records::{Batches, Codec, TimestampType};
@@ -178,7 +180,7 @@ async fn f03_a_parked_fetch_is_answered_by_a_produce() {
     let server = Server::start().await;
     server.topic("t").await;
     let (mut consumer, mut producer) = (server.connect().await, server.connect().await);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     consumer.send(&fetch(1, 0, 8000, 1)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     producer.send(&produce(1, 1, 0, &batch(1))).await;
@@ -192,7 +194,7 @@ async fn f04_outside_of_the_log_is_told_at_once() {
     server.topic("t").await;
     let mut raw = server.connect().await;
     for offset in [1, -1] {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         raw.send(&fetch(1, offset, 3000, 1)).await;
         assert_eq!(fetched(&mut raw).await, (1, -1, vec![]));
         assert!(begun.elapsed() < Duration::from_secs(1));
@@ -206,7 +208,7 @@ async fn r05_stopping_answers_what_is_parked() {
     let mut raw = server.connect().await;
     raw.send(&fetch(1, 0, 60_000, 1)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let stopped = tokio::spawn(server.running.stop());
     assert_eq!(fetched(&mut raw).await, (0, 0, vec![]));
     raw.closes().await;
@@ -233,7 +235,10 @@ async fn topics_and_group_settings_outlive_the_broker() {
     catalog.set_topic_configs("t", [("retention.ms".to_owned(), "5".to_owned())].into()).await.unwrap();
     catalog.add_partitions("t", 3).await.unwrap();
     let group: std::sync::Arc<str> = "g".into();
-    catalog.set_group_configs(&group, [("sluice.share.order".to_owned(), "key".to_owned())].into()).await.unwrap();
+    catalog
+        .set_group_configs(&group, [("sluice.share.order".to_owned(), "key".to_owned())].into())
+        .await
+        .unwrap();
     server.topic("gone").await;
     let gone = catalog.image().topic("gone").unwrap().id;
     catalog.delete(gone).await.unwrap();

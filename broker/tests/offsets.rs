@@ -1,5 +1,7 @@
 //! Committed offsets over a socket: what comes back, and the codes of what does not.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use kafka_protocol::messages::offset_commit_request::{

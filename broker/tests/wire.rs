@@ -1,10 +1,12 @@
 //! Versions, headers and order on the wire, byte by byte.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Server, flexible, framed, hex, request};
+use common::{Server, Stopwatch, flexible, framed, hex, request};
 
 #[tokio::test]
 async fn w02_an_api_versions_that_is_too_new_is_answered_in_version_0() {
@@ -134,12 +136,14 @@ async fn w12_answers_leave_in_request_order() {
     let mut raw = server.connect().await;
     // Fetch v12: replica −1, wait 700 ms, 1 byte at least, session −1; topic "empty", partition 0 at 0.
     let mut fetch = hex("ffffffff 000002bc 00000001 7fffffff 00 00000000 ffffffff 02");
-    fetch.extend(hex("06 656d707479 02 00000000 ffffffff 0000000000000000 ffffffff ffffffffffffffff 00100000 00 00"));
+    fetch.extend(hex(
+        "06 656d707479 02 00000000 ffffffff 0000000000000000 ffffffff ffffffffffffffff 00100000 00 00",
+    ));
     fetch.extend(hex("01 01 00"));
     let mut all = flexible(1, 12, 1, &fetch);
     all.extend(flexible(3, 12, 2, &hex("01 00 00 00")));
     all.extend(request(18, 0, 3, &[]));
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     raw.send(&all).await;
     assert_eq!(raw.frame().await[..4], hex("00000001"));
     let waited = begun.elapsed();

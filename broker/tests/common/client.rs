@@ -1,7 +1,7 @@
 //! A client that speaks typed requests, by a codec that is not the broker's own; and a writer and a reader for what
 //! that codec does not know.
 
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use kafka_protocol::messages::RequestHeader;
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};

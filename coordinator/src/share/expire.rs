@@ -157,7 +157,7 @@ impl SharePartition {
             let (delivery, offset) = (DeliveryNumber(delivery), Offset(offset));
             match ranges.last_mut() {
                 Some(range) if range.delivery == delivery && range.last.next() >= offset => {
-                    range.last = offset
+                    range.last = offset;
                 }
                 _ => ranges.push(RecalledRange { first: offset, last: offset, delivery }),
             }

@@ -90,9 +90,8 @@ pub(super) fn append(
     events: &[Bytes],
 ) -> Result<EventsAppended, IoError> {
     let epoch = epoch(logs, state.partition)?;
-    let bytes_since_snapshot = logs
-        .append_events(state.partition, state.group, epoch, events)
-        .map_err(|error| io_error(&error))?;
+    let bytes_since_snapshot =
+        logs.append_events(state.partition, state.group, epoch, events).map_err(|error| io_error(&error))?;
     Ok(EventsAppended { bytes_since_snapshot })
 }
 
@@ -122,11 +121,7 @@ pub(super) fn delete(
         .try_for_each(|partition| logs.delete_events(partition, number).map_err(|error| io_error(&error)))
 }
 
-pub(super) fn list(
-    logs: &mut Logs,
-    metadata: &Metadata,
-    group: &str,
-) -> Result<Vec<PartitionId>, IoError> {
+pub(super) fn list(logs: &mut Logs, metadata: &Metadata, group: &str) -> Result<Vec<PartitionId>, IoError> {
     Ok(number(metadata, group)?.map(|number| logs.partitions_with_events(number)).unwrap_or_default())
 }
 
