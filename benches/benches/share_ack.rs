@@ -17,7 +17,15 @@ fn acknowledge(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(per_fetch as u64));
         group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
             bencher.iter_batched(
-                || bench.borrow_mut().fetch(0, per_fetch as i32),
+                || {
+                    let acquired = bench.borrow_mut().fetch(0, per_fetch as i32);
+                    assert_eq!(
+                        ShareBench::count(&acquired),
+                        per_fetch as u64,
+                        "a fetch gets what it asks for"
+                    );
+                    acquired
+                },
                 |acquired| bench.borrow_mut().accept(0, &acquired),
                 BatchSize::PerIteration,
             );

@@ -21,6 +21,11 @@ fn acquire(criterion: &mut Criterion) {
                     || {
                         let (bench, member, held) = &mut *state.borrow_mut();
                         if !held.is_empty() {
+                            assert_eq!(
+                                ShareBench::count(held),
+                                per_fetch as u64,
+                                "a fetch gets what it asks for"
+                            );
                             bench.accept(*member, held);
                             *member = (*member + 1) % members;
                         }

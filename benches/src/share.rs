@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coordinator::command::{
-    AckRange, Command, ConnectionId, Fact, PartitionRole, ShareAcknowledge, ShareFetch, ShareFetchPart, Ticket,
-    TopicImage,
+    AckRange, Command, ConnectionId, Fact, PartitionRole, ShareAcknowledge, ShareFetch, ShareFetchPart,
+    Ticket, TopicImage,
 };
 use coordinator::io::{
-    Completion, EventsAppended, LogFacts, Scanned, ScannedBatch, ScannedKind, ScannedRecord, ShareState, ShareStateId,
-    Submission,
+    Completion, EventsAppended, LogFacts, Scanned, ScannedBatch, ScannedKind, ScannedRecord, ShareState,
+    ShareStateId, Submission,
 };
 use coordinator::limits::Limits;
 use coordinator::reply::{AcquiredRange, Output, Reply};
-use coordinator::share::{ShareConfig, ShareOrder, ShareReset};
 use coordinator::shard::{Input, Shard};
+use coordinator::share::{ShareConfig, ShareOrder, ShareReset};
 use coordinator::time::{Micros, Mono, Now};
 use records::ids::{KeyHash, Offset, PartitionId, TopicId};
 
@@ -93,7 +93,9 @@ impl ShareBench {
             key_share: None,
         });
         match self.command(command) {
-            Reply::ShareFetched(Ok(fetched)) => fetched.parts.into_iter().flat_map(|part| part.acquired).collect(),
+            Reply::ShareFetched(Ok(fetched)) => {
+                fetched.parts.into_iter().flat_map(|part| part.acquired).collect()
+            }
             other => panic!("a share fetch is answered by {other:?}"),
         }
     }
@@ -141,7 +143,8 @@ impl ShareBench {
         let ticket = Ticket(self.ticket_next);
         self.ticket_next += 1;
         self.now.mono = self.now.mono + Micros(10);
-        let reply = self.run(vec![Input::Command(ticket, command)]).expect("an executor that never waits answers");
+        let reply =
+            self.run(vec![Input::Command(ticket, command)]).expect("an executor that never waits answers");
         self.run(vec![Input::Fact(Fact::AnswerWritten(ticket))]);
         reply
     }
@@ -171,7 +174,9 @@ impl ShareBench {
                 let found = ShareState { state, snapshot: None, events: Vec::new(), existed: false };
                 Completion::ShareStateOpened(op, Ok(found))
             }
-            Submission::Scan { op, from, bytes_max, .. } => Completion::Scanned(op, Ok(self.scan(from, bytes_max))),
+            Submission::Scan { op, from, bytes_max, .. } => {
+                Completion::Scanned(op, Ok(self.scan(from, bytes_max)))
+            }
             Submission::AppendEvents { op, .. } | Submission::WriteSnapshot { op, .. } => {
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot: 0 }))
             }

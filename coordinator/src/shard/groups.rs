@@ -58,6 +58,8 @@ pub(super) struct Groups {
 pub(super) struct News {
     /// Members of share groups that came or went.
     pub(super) members: Vec<ShareMembership>,
+    /// The members that those groups have now.
+    pub(super) live: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Groups whose records are deleted, and who is to be told when their share state is, too.
     pub(super) deleted: Vec<(Ticket, Arc<str>)>,
 }
@@ -243,7 +245,17 @@ impl Groups {
             self.schedule(index);
         }
         self.touched.clear();
-        std::mem::take(&mut self.news)
+        let mut news = std::mem::take(&mut self.news);
+        for event in &news.members {
+            let index = self.find(&event.group).ok();
+            let slot = index.and_then(|index| self.slots.get(&index)).map(|slot| &slot.state);
+            // One that is being loaded tells of its members when it is.
+            if let Some(State::Serving(partition)) = slot {
+                let live = partition.share_members(&event.group).cloned().collect();
+                news.live.insert(Arc::clone(&event.group), live);
+            }
+        }
+        news
     }
 
     /// When a round is due.
