@@ -25,6 +25,7 @@ enum Step {
     Retention,
     Checkpoint,
     FailWrite,
+    FailEvents,
     Kill,
     PowerCut,
     CleanRestart,
@@ -43,6 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Retention),
         2 => Just(Step::Checkpoint),
         2 => Just(Step::FailWrite),
+        2 => Just(Step::FailEvents),
         1 => Just(Step::Kill),
         3 => Just(Step::PowerCut),
         1 => Just(Step::CleanRestart),
@@ -176,6 +178,11 @@ impl Model {
             Step::FailWrite => {
                 self.world.sim.fail_writes(1);
                 self.append(2, 0, 0, false);
+                self.world.sim.fail_writes(0);
+            }
+            Step::FailEvents => {
+                self.world.sim.fail_writes(1);
+                self.event(3);
                 self.world.sim.fail_writes(0);
             }
             Step::Kill => {
