@@ -1,0 +1,12 @@
+//! Connections: frames in, answers out in order.
+
+mod connection;
+mod frames;
+mod listener;
+mod progress;
+mod registry;
+mod sendfile;
+mod writer;
+
+pub use listener::serve;
+pub use registry::Connections;
