@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-sim compose-test bench bench-footprint clean
+.PHONY: help build demo test lint test-cargo test-foreign test-sim image compose-test bench bench-footprint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -23,6 +23,13 @@ lint: ## formatting and lints
 test-cargo: ## tests that need only cargo
 	$(CARGO) test --workspace --exclude sluice-integration-tests
 	$(CARGO) test -p sluice-integration-tests
+
+image: ## build both images of docker-compose.yml
+	docker/stage.sh
+	docker compose --profile tools build || docker-compose --profile tools build
+
+compose-test: ## the broker in containers, with the real tools, killed and started again
+	docker/compose-test.sh
 
 clean: ## remove what was built
 	$(CARGO) clean

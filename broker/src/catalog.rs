@@ -12,6 +12,7 @@ use coordinator::command::Fact;
 use coordinator::share::ShareConfig;
 use parking_lot::RwLock;
 use records::ids::{PartitionId, TopicId};
+use storage::{Metadata, StorageError, TopicMetadata};
 
 use crate::config::definition::InvalidValue;
 use crate::config::{self, Config, Overrides, group, topic};
@@ -93,14 +94,16 @@ pub struct Catalog {
     /// Held during a change: they are made one at a time.
     change: tokio::sync::Mutex<()>,
     config: Arc<Config>,
+    metadata: Arc<Metadata>,
     shard: ShardHandle,
 }
 
 impl Catalog {
-    /// A catalogue without topics.
+    /// A catalogue of what the store holds; the shard has been told already.
     #[must_use]
-    pub fn new(config: Arc<Config>, shard: ShardHandle) -> Self {
-        Self { image: RwLock::default(), change: tokio::sync::Mutex::new(()), config, shard }
+    pub fn new(image: Image, config: Arc<Config>, metadata: Arc<Metadata>, shard: ShardHandle) -> Self {
+        let change = tokio::sync::Mutex::new(());
+        Self { image: RwLock::new(Arc::new(image)), change, config, metadata, shard }
     }
 
     /// What is there now.
@@ -203,10 +206,14 @@ impl Catalog {
         let _one = self.change.lock().await;
         let mut image = Image::clone(&self.image());
         let topic = Arc::clone(image.topic_by_id(id).ok_or(CatalogError::UnknownTopicId)?);
+        let name = Arc::clone(&topic.name);
+        self.store(move |metadata| metadata.delete_topic(&name)).await?;
         image.remove_topic(&topic);
         self.publish(image);
-        for index in 0..topic.partitions {
-            self.shard.fact(Fact::PartitionDeleted(PartitionId { topic: id, index }));
+        let partitions = (0..topic.partitions).map(|index| PartitionId { topic: id, index }).collect();
+        if let Err(error) = self.shard.delete(partitions).await {
+            // The topic is gone; what is left of it on the disk goes at the next start.
+            tracing::warn!(topic = &*topic.name, "files of a deleted topic are left: {error}");
         }
         Ok(topic)
     }
@@ -217,13 +224,13 @@ impl Catalog {
     /// Where there is no such topic, it has as many already, or the change could not be stored.
     pub async fn add_partitions(&self, name: &str, total: i32) -> Result<Arc<Topic>, CatalogError> {
         let _one = self.change.lock().await;
-        let topic = self.check_partitions(name, total)?;
-        let mut image = Image::clone(&self.image());
-        let mut grown = Topic::clone(&topic);
+        let before = self.check_partitions(name, total)?;
+        let stored = Arc::clone(&before.name);
+        self.store(move |metadata| metadata.add_partitions(&stored, total)).await?;
+        let mut grown = Topic::clone(&before);
         grown.partitions = total;
-        image.put_topic(grown);
-        self.publish(image);
-        self.image().topic(name).cloned().ok_or(CatalogError::UnknownTopic)
+        self.open(&grown, before.partitions).await?;
+        Ok(self.publish_topic(grown))
     }
 
     /// Checks a change of [`Catalog::add_partitions`] without making it: the topic as it is.
@@ -248,11 +255,15 @@ impl Catalog {
     /// Where there is no such topic, or the change could not be stored.
     pub async fn set_topic_configs(&self, name: &str, configs: Overrides) -> Result<(), CatalogError> {
         let _one = self.change.lock().await;
-        let mut image = Image::clone(&self.image());
-        let topic = image.topic(name).cloned().ok_or(CatalogError::UnknownTopic)?;
-        let (name, id) = (Arc::clone(&topic.name), topic.id);
-        image.put_topic(Topic::new(&self.config, name, id, topic.partitions, configs));
-        self.publish(image);
+        let before = self.image().topic(name).cloned().ok_or(CatalogError::UnknownTopic)?;
+        let changes = changes(&before.configs, &configs);
+        let stored = Arc::clone(&before.name);
+        self.store(move |metadata| metadata.set_topic_configs(&stored, &borrowed(&changes))).await?;
+        let topic = Topic::new(&self.config, Arc::clone(&before.name), before.id, before.partitions, configs);
+        let partitions = (0..topic.partitions).map(|index| PartitionId { topic: topic.id, index }).collect();
+        let config = topic.log_config(&self.config);
+        self.shard.configure(partitions, config).await.map_err(|error| CatalogError::Storage(error.0))?;
+        self.publish_topic(topic);
         Ok(())
     }
 
@@ -262,10 +273,13 @@ impl Catalog {
     /// Where the change could not be stored.
     pub async fn set_group_configs(&self, group: &Arc<str>, configs: Overrides) -> Result<(), CatalogError> {
         let _one = self.change.lock().await;
-        let share = group::share_config(&self.config, &configs);
         let mut image = Image::clone(&self.image());
+        let changes = changes(image.group(group).map_or(&Overrides::new(), |configs| configs), &configs);
+        let stored = Arc::clone(group);
+        self.store(move |metadata| metadata.set_group_configs(&stored, &borrowed(&changes))).await?;
+        let share = group::share_config(&self.config, &configs);
         image.put_group(Arc::clone(group), configs);
-        self.publish(image);
+        *self.image.write() = Arc::new(image);
         self.shard.fact(Fact::ShareConfigured(Arc::clone(group), Arc::new(share)));
         Ok(())
     }
@@ -278,12 +292,54 @@ impl Catalog {
         group::share_config(&self.config, &own)
     }
 
+    /// Producer ids that nobody has had before; the first of `count`.
+    ///
+    /// # Errors
+    /// Where they could not be reserved.
+    pub async fn producer_ids(&self, count: u32) -> Result<i64, CatalogError> {
+        self.store(move |metadata| metadata.next_producer_ids(count)).await
+    }
+
     async fn add(&self, topic: Topic) -> Result<Arc<Topic>, CatalogError> {
-        let name = Arc::clone(&topic.name);
+        let row = TopicMetadata {
+            name: topic.name.to_string(),
+            id: topic.id,
+            partitions: topic.partitions,
+            configs: topic.configs.clone(),
+        };
+        if !self.store(move |metadata| metadata.create_topic(&row)).await? {
+            return Err(CatalogError::Exists(topic.name));
+        }
+        if let Err(error) = self.open(&topic, 0).await {
+            let name = Arc::clone(&topic.name);
+            self.store(move |metadata| metadata.delete_topic(&name)).await?;
+            return Err(error);
+        }
+        Ok(self.publish_topic(topic))
+    }
+
+    /// Opens the partitions from `first` on.
+    async fn open(&self, topic: &Topic, first: i32) -> Result<(), CatalogError> {
+        let partitions = topic.to_open(&self.config, first);
+        self.shard.open(partitions).await.map_err(|error| CatalogError::Storage(error.0))
+    }
+
+    /// A change of the store, which waits for the disk: on a thread that may.
+    async fn store<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Metadata) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, CatalogError> {
+        let metadata = Arc::clone(&self.metadata);
+        let done = tokio::task::spawn_blocking(move || change(&metadata)).await;
+        done.map_err(|error| CatalogError::Storage(error.to_string()))?
+            .map_err(|error| CatalogError::Storage(error.to_string()))
+    }
+
+    fn publish_topic(&self, topic: Topic) -> Arc<Topic> {
         let mut image = Image::clone(&self.image());
-        image.put_topic(topic);
+        let topic = image.put_topic(topic);
         self.publish(image);
-        self.image().topic(&name).cloned().ok_or(CatalogError::UnknownTopic)
+        topic
     }
 
     fn publish(&self, image: Image) {
@@ -291,6 +347,17 @@ impl Catalog {
         *self.image.write() = Arc::new(image);
         self.shard.fact(Fact::Topics(topics));
     }
+}
+
+/// What to store so that `before` becomes `after`: name and value, `None` where a name goes.
+fn changes(before: &Overrides, after: &Overrides) -> Vec<(String, Option<String>)> {
+    let gone = before.keys().filter(|name| !after.contains_key(*name)).map(|name| (name.clone(), None));
+    let set = after.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
+    gone.chain(set).collect()
+}
+
+fn borrowed(changes: &[(String, Option<String>)]) -> Vec<(&str, Option<&str>)> {
+    changes.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect()
 }
 
 /// Checks one setting of a topic: its name and its value in plain form.

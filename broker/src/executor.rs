@@ -1,8 +1,19 @@
 //! The local executor: the shard's thread, and the threads that serve its I/O.
+//!
+//! One thread owns the shard and the logs and serves what the shard submits through [`serve`], in order. What would
+//! hold it up runs on small pools: syncs, and reads of ranges that are not in memory.
 
+mod control;
 mod data;
+mod flush;
 mod handle;
 mod mailbox;
+mod pool;
+mod readahead;
+pub mod serve;
+mod thread;
 
+pub use control::{OpenPartition, Refused};
 pub use data::{Data, FileRange};
 pub use handle::{Pending, Reply, ShardHandle, Stopped};
+pub use thread::{Executor, Parts};

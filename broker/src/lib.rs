@@ -7,12 +7,17 @@ pub mod admission;
 pub mod api;
 pub mod broker;
 pub mod catalog;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod context;
+#[cfg(feature = "demo")]
 pub mod demo;
 pub mod dispatch;
 pub mod entropy;
 pub mod error_map;
 pub mod executor;
 pub mod fetch_session;
+pub mod members_seen;
+pub mod net;
+pub mod start;

@@ -11,7 +11,7 @@ use records::ids::{KeyHash, Offset, TopicId};
 use crate::error_code::ErrorCode;
 
 /// Longest string that Kafka reads (`MessageUtil`, compact strings included).
-const STRING_BYTES_MAX: usize = i16::MAX as usize;
+pub(crate) const STRING_BYTES_MAX: usize = i16::MAX as usize;
 
 /// Why bytes are no message. Every variant means: close the connection, as Kafka does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,11 +101,21 @@ impl Reader {
         self.body.slice(self.at..self.end)
     }
 
-    const fn left(&self) -> usize {
+    /// Bytes read so far.
+    pub(crate) const fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) const fn is_flexible(&self) -> bool {
+        self.flexible
+    }
+
+    pub(crate) const fn left(&self) -> usize {
         self.end - self.at
     }
 
-    fn take(&mut self, count: usize) -> Result<usize, DecodeError> {
+    /// Passes over `count` bytes and returns where they start.
+    pub(crate) fn take(&mut self, count: usize) -> Result<usize, DecodeError> {
         if count > self.left() {
             return Err(DecodeError::Truncated { at: self.at, needed: count, left: self.left() });
         }
@@ -144,7 +154,7 @@ impl Reader {
         Ok(TopicId(self.array()?))
     }
 
-    fn unsigned_varint(&mut self) -> Result<u32, DecodeError> {
+    pub(crate) fn unsigned_varint(&mut self) -> Result<u32, DecodeError> {
         let at = self.at;
         let mut value = 0_u32;
         for shift in [0, 7, 14, 21, 28] {
@@ -161,7 +171,7 @@ impl Reader {
     }
 
     /// A compact length: stored plus one, 0 is null.
-    fn compact_length(&mut self) -> Result<Option<usize>, DecodeError> {
+    pub(crate) fn compact_length(&mut self) -> Result<Option<usize>, DecodeError> {
         Ok(self.unsigned_varint()?.checked_sub(1).map(|length| length as usize))
     }
 
@@ -194,10 +204,10 @@ impl Reader {
         match StrBytes::try_from(bytes) {
             Ok(string) => Ok(string),
             Err(_) => {
-                // Java replaces what is no UTF-8; the name check then refuses it with its own error code.
-                let text = String::from_utf8_lossy(&self.body[start..start + length]).into_owned();
-                self.charge(text.len())?;
-                Ok(StrBytes::from(text))
+                self.charge(length)?;
+                let mut text = self.body[start..start + length].to_vec();
+                replace_malformed(&mut text);
+                Ok(StrBytes::try_from(Bytes::from(text)).expect("what was no UTF-8 is replaced"))
             }
         }
     }
@@ -270,10 +280,20 @@ impl Reader {
         Ok(())
     }
 
-    fn charge(&mut self, bytes: usize) -> Result<(), DecodeError> {
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), DecodeError> {
         self.budget_left =
             self.budget_left.checked_sub(bytes).ok_or(DecodeError::BudgetExceeded { limit: self.budget })?;
         Ok(())
+    }
+}
+
+/// Puts `?` for every byte that is no UTF-8. Java reads such names with a replacement character, and the name
+/// check then refuses them with its own error code: `?` is in no valid name either, and keeps the length.
+pub(crate) fn replace_malformed(text: &mut [u8]) {
+    let mut at = 0;
+    while let Err(error) = std::str::from_utf8(&text[at..]) {
+        at += error.valid_up_to();
+        text[at] = b'?';
     }
 }
 

@@ -11,10 +11,11 @@ use crate::limits::decoded_bytes_max;
 use crate::messages::{
     fetch, key_share_acknowledge, key_share_fetch, produce, share_acknowledge, share_fetch,
 };
+use crate::shape;
 use crate::wire;
 
 macro_rules! requests {
-    (own { $($own:ident($Own:ty),)* } generated { $($generated:ident($Generated:ty),)* }) => {
+    (own { $($own:ident($Own:ty),)* } generated { $($generated:ident($Generated:ty) = $SHAPE:ident,)* }) => {
         /// One decoded request; a variant for each API of the table.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs)]
@@ -36,7 +37,30 @@ macro_rules! requests {
                 }
                 match key {
                     $(ApiKey::$own => own_body(key, version, body).map(Self::$own),)*
-                    $(ApiKey::$generated => generated_body(key, version, body).map(Self::$generated),)*
+                    $(ApiKey::$generated => {
+                        generated_body(shape::requests::$SHAPE, key, version, &body).map(Self::$generated)
+                    },)*
+                }
+            }
+
+            /// The shape that a generated body is walked by, `None` for our own codecs.
+            #[cfg(test)]
+            pub(crate) const fn shape(key: ApiKey) -> Option<&'static [shape::Field]> {
+                match key {
+                    $(ApiKey::$own => None,)*
+                    $(ApiKey::$generated => Some(shape::requests::$SHAPE),)*
+                }
+            }
+
+            /// What the generated codec makes of a body that it decoded.
+            #[cfg(test)]
+            pub(crate) fn encode_generated(&self, version: i16) -> Option<Bytes> {
+                use kafka_wire_core::KafkaEncode;
+                match self {
+                    $(Self::$own(_) => None,)*
+                    $(Self::$generated(body) => {
+                        Some(body.encode_to_bytes(ApiVersion::new(version)).unwrap())
+                    })*
                 }
             }
 
@@ -62,32 +86,32 @@ requests! {
         KeyShareAcknowledge(key_share_acknowledge::KeyShareAcknowledgeRequest),
     }
     generated {
-        ListOffsets(wire::ListOffsetsRequest),
-        Metadata(wire::MetadataRequest),
-        OffsetCommit(wire::OffsetCommitRequest),
-        OffsetFetch(wire::OffsetFetchRequest),
-        FindCoordinator(wire::FindCoordinatorRequest),
-        JoinGroup(wire::JoinGroupRequest),
-        Heartbeat(wire::HeartbeatRequest),
-        LeaveGroup(wire::LeaveGroupRequest),
-        SyncGroup(wire::SyncGroupRequest),
-        DescribeGroups(wire::DescribeGroupsRequest),
-        ListGroups(wire::ListGroupsRequest),
-        ApiVersions(wire::ApiVersionsRequest),
-        CreateTopics(wire::CreateTopicsRequest),
-        DeleteTopics(wire::DeleteTopicsRequest),
-        DeleteRecords(wire::DeleteRecordsRequest),
-        InitProducerId(wire::InitProducerIdRequest),
-        DescribeConfigs(wire::DescribeConfigsRequest),
-        CreatePartitions(wire::CreatePartitionsRequest),
-        DeleteGroups(wire::DeleteGroupsRequest),
-        IncrementalAlterConfigs(wire::IncrementalAlterConfigsRequest),
-        DescribeCluster(wire::DescribeClusterRequest),
-        ListConfigResources(wire::ListConfigResourcesRequest),
-        DescribeTopicPartitions(wire::DescribeTopicPartitionsRequest),
-        ShareGroupHeartbeat(wire::ShareGroupHeartbeatRequest),
-        ShareGroupDescribe(wire::ShareGroupDescribeRequest),
-        DescribeShareGroupOffsets(wire::DescribeShareGroupOffsetsRequest),
+        ListOffsets(wire::ListOffsetsRequest) = LIST_OFFSETS,
+        Metadata(wire::MetadataRequest) = METADATA,
+        OffsetCommit(wire::OffsetCommitRequest) = OFFSET_COMMIT,
+        OffsetFetch(wire::OffsetFetchRequest) = OFFSET_FETCH,
+        FindCoordinator(wire::FindCoordinatorRequest) = FIND_COORDINATOR,
+        JoinGroup(wire::JoinGroupRequest) = JOIN_GROUP,
+        Heartbeat(wire::HeartbeatRequest) = HEARTBEAT,
+        LeaveGroup(wire::LeaveGroupRequest) = LEAVE_GROUP,
+        SyncGroup(wire::SyncGroupRequest) = SYNC_GROUP,
+        DescribeGroups(wire::DescribeGroupsRequest) = DESCRIBE_GROUPS,
+        ListGroups(wire::ListGroupsRequest) = LIST_GROUPS,
+        ApiVersions(wire::ApiVersionsRequest) = API_VERSIONS,
+        CreateTopics(wire::CreateTopicsRequest) = CREATE_TOPICS,
+        DeleteTopics(wire::DeleteTopicsRequest) = DELETE_TOPICS,
+        DeleteRecords(wire::DeleteRecordsRequest) = DELETE_RECORDS,
+        InitProducerId(wire::InitProducerIdRequest) = INIT_PRODUCER_ID,
+        DescribeConfigs(wire::DescribeConfigsRequest) = DESCRIBE_CONFIGS,
+        CreatePartitions(wire::CreatePartitionsRequest) = CREATE_PARTITIONS,
+        DeleteGroups(wire::DeleteGroupsRequest) = DELETE_GROUPS,
+        IncrementalAlterConfigs(wire::IncrementalAlterConfigsRequest) = INCREMENTAL_ALTER_CONFIGS,
+        DescribeCluster(wire::DescribeClusterRequest) = DESCRIBE_CLUSTER,
+        ListConfigResources(wire::ListConfigResourcesRequest) = LIST_CONFIG_RESOURCES,
+        DescribeTopicPartitions(wire::DescribeTopicPartitionsRequest) = DESCRIBE_TOPIC_PARTITIONS,
+        ShareGroupHeartbeat(wire::ShareGroupHeartbeatRequest) = SHARE_GROUP_HEARTBEAT,
+        ShareGroupDescribe(wire::ShareGroupDescribeRequest) = SHARE_GROUP_DESCRIBE,
+        DescribeShareGroupOffsets(wire::DescribeShareGroupOffsetsRequest) = DESCRIBE_SHARE_GROUP_OFFSETS,
     }
 }
 
@@ -96,7 +120,15 @@ fn own_body<T: Read>(key: ApiKey, version: i16, body: Bytes) -> Result<T, Decode
     T::read(&mut Reader::new(body, version, key.api().is_flexible(version), budget))
 }
 
-fn generated_body<T: KafkaDecode>(key: ApiKey, version: i16, body: Bytes) -> Result<T, DecodeError> {
+fn generated_body<T: KafkaDecode>(
+    shape: &'static [shape::Field],
+    key: ApiKey,
+    version: i16,
+    body: &Bytes,
+) -> Result<T, DecodeError> {
+    let budget = decoded_bytes_max(key, body.len());
+    let body = shape::walk(shape, version, key.api().is_flexible(version), body, budget)?;
+    // The walk has checked everything against the body's length; the codec's own limits must not be tighter.
     let mut limits = DecodeLimits::default();
     limits.max_frame_bytes = body.len();
     limits.max_string_bytes = body.len();
@@ -105,9 +137,7 @@ fn generated_body<T: KafkaDecode>(key: ApiKey, version: i16, body: Bytes) -> Res
     limits.max_tagged_fields = body.len();
     limits.max_tag_bytes = body.len();
     limits.max_total_tag_bytes = body.len();
-    let _ = key;
-    let mut decoder = Decoder::new(body, limits)?;
-    Ok(T::decode(&mut decoder, ApiVersion::new(version))?)
+    Ok(T::decode(&mut Decoder::new(body, limits)?, ApiVersion::new(version))?)
 }
 
 /// A request of the key-share API that the client sends.

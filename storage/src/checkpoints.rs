@@ -16,6 +16,9 @@ pub(crate) const LOG_START: &str = "log-start-offset-checkpoint";
 /// The high watermark.
 pub(crate) const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
 
+/// Below it compaction may have left holes.
+pub(crate) const CLEANED: &str = "cleaner-offset-checkpoint";
+
 /// Topic name and partition index.
 pub(crate) type LogName = (String, i32);
 

@@ -8,12 +8,14 @@
 //! ([`LogSlice`]), batches, jobs to sync ([`SyncJob`]). It knows bytes, offsets and files; never requests, groups or
 //! error codes.
 
+mod batch_cache;
 mod batch_header;
 mod checkpoints;
 pub mod data_dir;
 pub mod disk;
 pub mod error;
 mod event_log;
+mod events;
 mod flush;
 mod index;
 mod lazy_file;
@@ -23,7 +25,9 @@ mod logs;
 pub mod metadata;
 pub mod options;
 mod producer_state;
+mod scan;
 mod segment;
+mod select;
 #[cfg(test)]
 mod testing;
 mod walk;
@@ -31,8 +35,10 @@ mod walk;
 pub use data_dir::DataDir;
 pub use disk::{Disk, DiskFile, OsDisk, SimDisk};
 pub use error::{AppendError, DeleteError, ReadError, SelectError, StorageError};
+pub use event_log::{EventsFacts, Replay};
 pub use flush::{SyncJob, SyncResult};
 pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
 pub use logs::{FoundPartition, Logs};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
 pub use options::{LogConfig, Options};
+pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};

@@ -4,6 +4,7 @@
 //! `synced` ≤ `end` as soon as everything from `log_start` on was synced; the written end is the high watermark. A
 //! log without data has neither directory nor files: they come with the first append.
 
+mod damage;
 mod read;
 mod recovery;
 mod retention;
@@ -16,9 +17,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use records::TimestampType;
 use records::batch::stamp;
 use records::ids::{Offset, PartitionId};
+use records::{BatchView, TimestampType};
 
 use crate::batch_header::BatchHeader;
 use crate::data_dir::base64;
@@ -28,6 +29,7 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::options::LogConfig;
 use crate::producer_state::{ProducerState, Verdict};
 use crate::segment::Segment;
+use crate::walk;
 
 pub use read::LogSlice;
 pub(crate) use recovery::{OpenAs, stored_topic_id};
@@ -112,6 +114,8 @@ pub(crate) struct PartitionLog {
     /// Whether the directory is there.
     present: bool,
     log_start: Offset,
+    /// Compaction may have left holes between batches below it (Kafka's `cleaner-offset-checkpoint`).
+    cleaned: Offset,
     end: Offset,
     synced: Offset,
     producers: ProducerState,
@@ -340,6 +344,12 @@ impl PartitionLog {
         }
         self.write_epochs()?;
         Ok(self.take_dirty()?.map(|(_, dirty)| dirty).unwrap_or_default())
+    }
+
+    /// Whether the offsets in a batch's header can stand where `expected` is the next offset.
+    pub(crate) fn fits(&self, batch: &BatchView<'_>, expected: Offset) -> bool {
+        walk::follows(batch.base_offset(), expected, self.cleaned)
+            && (batch.base_offset()..self.end).contains(&batch.last_offset())
     }
 
     /// The largest epoch not above `epoch`, with its end offset (KIP-279).

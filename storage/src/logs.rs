@@ -7,10 +7,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use records::ids::{Offset, PartitionId, TopicId};
 
+use crate::batch_cache::BatchCache;
 use crate::checkpoints::{self, LogName, OffsetCheckpoint};
 use crate::data_dir::DataDir;
 use crate::disk::Disk;
 use crate::error::{AppendError, DeleteError, IoContext, ReadError, StorageError};
+use crate::event_log::EventLog;
 use crate::flush::{self, SyncJob, SyncResult};
 use crate::log::{
     Appended, DELETED, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset,
@@ -37,15 +39,18 @@ pub struct Logs {
     pub(crate) options: Options,
     boot: Boot,
     pub(crate) logs: HashMap<PartitionId, OpenLog>,
+    pub(crate) cache: BatchCache,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
     ends: OffsetCheckpoint,
+    cleaned: OffsetCheckpoint,
 }
 
 #[derive(Debug)]
 pub(crate) struct OpenLog {
     pub(crate) name: LogName,
     pub(crate) log: PartitionLog,
+    pub(crate) events: BTreeMap<u64, EventLog>,
 }
 
 impl Logs {
@@ -60,6 +65,8 @@ impl Logs {
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
+            cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
+            cache: BatchCache::new(options.batch_cache_bytes),
             options,
             boot,
             logs: HashMap::new(),
@@ -115,12 +122,13 @@ impl Logs {
             clean: self.data_dir.was_clean(),
             recovery_point: self.recovery_points.get(&name).copied(),
             log_start: self.log_starts.get(&name).copied(),
+            cleaned: self.cleaned.get(&name).copied(),
             end: self.ends.get(&name).copied(),
             leader_epoch: self.boot.leader_epoch,
         };
         let log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
         let facts = log.facts();
-        self.logs.insert(id, OpenLog { name, log });
+        self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new() });
         Ok(facts)
     }
 
@@ -133,6 +141,7 @@ impl Logs {
     /// Deletes a partition's log and all that stands beside it. Slices handed out stay readable.
     pub fn delete_partition(&mut self, id: PartitionId) -> Result<(), StorageError> {
         let mut open = self.logs.remove(&id).ok_or(StorageError::UnknownPartition)?;
+        self.cache.forget(id);
         self.forget(&open.name)?;
         open.log.delete()
     }
@@ -141,6 +150,9 @@ impl Logs {
     fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
         self.recovery_points.remove(name);
         self.ends.remove(name);
+        if self.cleaned.remove(name).is_some() {
+            checkpoints::write(&**self.data_dir.disk(), checkpoints::CLEANED, &self.cleaned)?;
+        }
         if self.log_starts.remove(name).is_some() {
             self.write_log_starts()?;
         }
@@ -251,25 +263,33 @@ impl Logs {
         Ok(moved)
     }
 
-    /// Everything written to the partition so far as one job for any thread; `None` when all of it is durable or on
-    /// its way by an earlier job.
+    /// Everything written to the partition so far, its event logs included, as one job for any thread; `None` when
+    /// all of it is durable or on its way by an earlier job.
     pub fn sync_job(&mut self, id: PartitionId) -> Result<Option<SyncJob>, StorageError> {
         let disk = Arc::clone(self.disk());
-        let log = self.log_mut(id)?;
-        let Some((end, dirty)) = log.take_dirty()? else { return Ok(None) };
-        Ok(Some(SyncJob { partition: id, end, dirty, disk, events: Vec::new() }))
+        let open = self.logs.get_mut(&id).ok_or(StorageError::UnknownPartition)?;
+        let taken = open.log.take_dirty()?;
+        let (end, mut dirty) = taken.unwrap_or_else(|| (open.log.facts().end, Dirty::default()));
+        let events = open.take_dirty_events(&mut dirty);
+        let job = SyncJob { partition: id, end, dirty, disk, events };
+        Ok((!job.dirty.is_clean()).then_some(job))
     }
 
     /// Takes a job's result back: up to where the log is durable now. A failed one poisons the log: nothing may be
-    /// appended to it before a restart.
+    /// appended to it, or to its event logs, before a restart.
     pub fn sync_done(&mut self, result: SyncResult) -> Result<Offset, StorageError> {
-        let log = self.log_mut(result.partition)?;
+        let open = self.logs.get_mut(&result.partition).ok_or(StorageError::UnknownPartition)?;
         if let Err(error) = result.result {
-            tracing::error!(log = log.directory(), %error, "sync failed, log is closed for writing");
-            log.poison();
+            tracing::error!(log = open.log.directory(), %error, "sync failed, log is closed for writing");
+            open.log.poison();
             return Err(StorageError::Poisoned);
         }
-        Ok(log.synced(result.end))
+        for (name, generation) in result.events {
+            if let Some(log) = open.events.get_mut(&name) {
+                log.synced(generation);
+            }
+        }
+        Ok(open.log.synced(result.end))
     }
 
     /// Writes the root checkpoints, so that a recovery need not look at what is synced already. To be called now and
@@ -306,7 +326,9 @@ impl Logs {
             if open.log.is_poisoned() {
                 poisoned = true;
             } else {
-                dirty.insert(*id, open.log.finish()?);
+                let mut files = open.log.finish()?;
+                open.take_dirty_events(&mut files);
+                dirty.insert(*id, files);
             }
         }
         let files: usize = dirty.values().map(|dirty| dirty.files.len()).sum();
@@ -335,6 +357,20 @@ impl Logs {
 
     pub(crate) fn readable(&mut self, id: PartitionId) -> Result<&mut PartitionLog, ReadError> {
         self.logs.get_mut(&id).map(|open| &mut open.log).ok_or(ReadError::UnknownPartition)
+    }
+}
+
+impl OpenLog {
+    /// Adds the event logs to what a sync must reach: the name and generation of each.
+    fn take_dirty_events(&mut self, dirty: &mut Dirty) -> Vec<(u64, u64)> {
+        let mut taken = Vec::new();
+        for (name, log) in &mut self.events {
+            if let Some(file) = log.take_dirty() {
+                dirty.files.push(file);
+                taken.push((*name, log.generation()));
+            }
+        }
+        taken
     }
 }
 

@@ -171,10 +171,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Cuts off what a failed write left behind the last whole batch.
+    /// Cuts off what a failed write left behind the last whole batch, for good: a power cut must not bring it back
+    /// in the place of what is written there next.
     pub(crate) fn cut_back(&mut self) -> io::Result<()> {
         let size = self.size;
-        self.log.get()?.set_len(size)
+        let file = self.log.get()?;
+        file.set_len(size)?;
+        file.sync_data()
     }
 
     /// Enters a batch at `position` into the indexes, where one is due (Kafka's `LogSegment.append`).
@@ -230,14 +233,14 @@ impl Segment {
         interval: u64,
         window_bytes: usize,
         checked: bool,
-        holes: bool,
+        cleaned: Offset,
     ) -> io::Result<(Offset, Option<&'static str>)> {
         self.offsets.clear()?;
         self.times.clear()?;
         self.largest = Some(Largest { timestamp: -1, last: self.base });
         self.first_timestamp = None;
         self.since_index = 0;
-        let mut walk = self.walk(0, window_bytes)?.expecting(self.base, holes);
+        let mut walk = self.walk(0, window_bytes)?.expecting(self.base, cleaned);
         if checked {
             walk = walk.checked();
         }
@@ -264,7 +267,7 @@ impl Segment {
     /// Checks the last indexed stretch of a segment that was closed in order and takes up where it ended.
     ///
     /// The offset behind its last batch; `None` when the files do not fit together and must be recovered.
-    pub(crate) fn resume(&mut self, holes: bool) -> io::Result<Option<Offset>> {
+    pub(crate) fn resume(&mut self, cleaned: Offset) -> io::Result<Option<Offset>> {
         let indexed = self.offsets.last()?;
         let (from, mut next) = indexed.map_or((0, self.base), |(last, position)| (position, last));
         if from >= self.size.max(1) {
@@ -272,7 +275,10 @@ impl Segment {
         }
         let mut largest = self.largest()?;
         let mut walk = self.walk(from, WALK_WINDOW_BYTES)?.checked();
-        walk = if indexed.is_none() { walk.expecting(self.base, holes) } else { walk };
+        walk = match indexed {
+            None => walk.expecting(self.base, cleaned),
+            Some(_) => walk.joining(cleaned),
+        };
         let mut first = true;
         loop {
             match walk.step()? {

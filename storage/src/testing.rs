@@ -58,10 +58,14 @@ impl World {
     }
 
     pub(crate) fn with(seed: u64, config: LogConfig) -> Self {
+        Self::with_options(seed, config, Options::default())
+    }
+
+    pub(crate) fn with_options(seed: u64, config: LogConfig, options: Options) -> Self {
         let mut world = Self {
             sim: Arc::new(SimDisk::new(seed)),
             config,
-            options: Options::default(),
+            options,
             logs: None,
             boot: Boot { boot: 0, leader_epoch: -1 },
         };

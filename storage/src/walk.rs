@@ -35,20 +35,20 @@ pub(crate) struct Walk {
     window: Window,
     position: u64,
     end: u64,
-    expected: Offset,
-    holes: bool,
+    expected: Option<Offset>,
+    cleaned: Offset,
     check: Check,
 }
 
 impl Walk {
-    /// `expected` is the lowest offset that the next batch may begin with; without `holes` it must begin just there.
+    /// Headers only, and no matter which offsets they name.
     pub(crate) fn new(file: &Arc<dyn DiskFile>, from: u64, end: u64, window_bytes: usize) -> Self {
         Self {
             window: Window { file: Arc::clone(file), start: 0, bytes: Vec::new(), capacity: window_bytes },
             position: from,
             end,
-            expected: Offset::ZERO,
-            holes: true,
+            expected: None,
+            cleaned: Offset::MAX,
             check: Check::Header,
         }
     }
@@ -59,10 +59,17 @@ impl Walk {
         self
     }
 
-    /// The next batch begins at `offset` or, with `holes`, behind it.
-    pub(crate) fn expecting(mut self, offset: Offset, holes: bool) -> Self {
-        self.expected = offset;
-        self.holes = holes;
+    /// The next batch begins at `offset`, and each one where the one before it ended. Below `cleaned` compaction may
+    /// have left holes between them.
+    pub(crate) fn expecting(mut self, offset: Offset, cleaned: Offset) -> Self {
+        self.expected = Some(offset);
+        self.cleaned = cleaned;
+        self
+    }
+
+    /// Each batch but the first begins where the one before it ended, but for holes below `cleaned`.
+    pub(crate) fn joining(mut self, cleaned: Offset) -> Self {
+        self.cleaned = cleaned;
         self
     }
 
@@ -90,14 +97,14 @@ impl Walk {
         if header.size > self.end - position {
             return Ok(Step::Broken("the file ends in the middle of a batch"));
         }
-        if header.base < self.expected || (!self.holes && header.base != self.expected) {
+        if self.expected.is_some_and(|expected| !follows(header.base, expected, self.cleaned)) {
             return Ok(Step::Broken("base offset does not follow the batch before"));
         }
         if self.check == Check::Crc && !self.crc_is_valid(&header)? {
             return Ok(Step::Broken("crc does not match"));
         }
         self.position += header.size;
-        self.expected = header.next();
+        self.expected = Some(header.next());
         Ok(Step::Batch(header, position))
     }
 
@@ -113,6 +120,11 @@ impl Walk {
         }
         Ok(crc == header.crc)
     }
+}
+
+/// Whether a batch that begins at `base` can stand where `expected` is the next offset.
+pub(crate) fn follows(base: Offset, expected: Offset, cleaned: Offset) -> bool {
+    base == expected || (base > expected && expected < cleaned)
 }
 
 /// A piece of the file in memory.

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use coordinator::command::TopicImage;
+use coordinator::command::{PartitionRole, TopicImage};
 use records::TimestampType;
 use records::batch::validate::Rules;
 use records::ids::{PartitionId, TopicId};
+use storage::LogConfig;
 
 use super::names::{NameError, metric_name};
 use crate::config::definition::list;
+use crate::config::topic::INTERNAL_SEGMENT_BYTES;
 use crate::config::{Config, Overrides};
+use crate::executor::OpenPartition;
 
 /// A topic.
 #[derive(Clone, Debug)]
@@ -41,6 +44,44 @@ impl Topic {
     #[must_use]
     pub fn partition(&self, index: i32) -> Option<PartitionId> {
         (0..self.partitions).contains(&index).then_some(PartitionId { topic: self.id, index })
+    }
+
+    /// The settings of its logs.
+    #[must_use]
+    pub fn log_config(&self, config: &Config) -> LogConfig {
+        let number = |name| config.topic_number(name, &self.configs);
+        let size = |name| number(name).unsigned_abs();
+        let policy = config.topic_text("cleanup.policy", &self.configs);
+        let own_segment = self.configs.get(INTERNAL_SEGMENT_BYTES.name).and_then(|bytes| bytes.parse().ok());
+        LogConfig {
+            segment_bytes: own_segment.unwrap_or_else(|| size("segment.bytes")),
+            segment_index_bytes: size("segment.index.bytes"),
+            segment_ms: number("segment.ms"),
+            index_interval_bytes: size("index.interval.bytes"),
+            retention_bytes: number("retention.bytes"),
+            retention_ms: number("retention.ms"),
+            delete: list(&policy).contains(&"delete"),
+            compact: list(&policy).contains(&"compact"),
+            timestamp_type: self.rules.timestamp_type,
+        }
+    }
+
+    /// Its partitions from `first` on, as the executor opens them.
+    #[must_use]
+    pub fn to_open(&self, config: &Config, first: i32) -> Vec<OpenPartition> {
+        let log_config = self.log_config(config);
+        (first..self.partitions)
+            .map(|index| OpenPartition {
+                id: PartitionId { topic: self.id, index },
+                topic: self.name.to_string(),
+                role: if *self.name == *super::CONSUMER_OFFSETS {
+                    PartitionRole::ConsumerOffsets(index)
+                } else {
+                    PartitionRole::Data
+                },
+                config: log_config.clone(),
+            })
+            .collect()
     }
 
     /// What a produced batch must be at `now_ms`; zstd is younger than Produce v7 (KIP-110).
@@ -127,9 +168,12 @@ impl Image {
         TopicImage { topics }
     }
 
-    pub(super) fn put_topic(&mut self, topic: Topic) {
+    /// Adds a topic, or replaces the one of its name.
+    pub fn put_topic(&mut self, topic: Topic) -> Arc<Topic> {
+        let topic = Arc::new(topic);
         self.names.insert(topic.id, Arc::clone(&topic.name));
-        self.topics.insert(Arc::clone(&topic.name), Arc::new(topic));
+        self.topics.insert(Arc::clone(&topic.name), Arc::clone(&topic));
+        topic
     }
 
     pub(super) fn remove_topic(&mut self, topic: &Topic) {
@@ -137,8 +181,8 @@ impl Image {
         self.topics.remove(&topic.name);
     }
 
-    /// An empty set of settings is none.
-    pub(super) fn put_group(&mut self, group: Arc<str>, configs: Overrides) {
+    /// Replaces a group's settings; an empty set is none.
+    pub fn put_group(&mut self, group: Arc<str>, configs: Overrides) {
         if configs.is_empty() {
             self.groups.remove(&group);
         } else {

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use coordinator::command::{Command, Fact, Ticket};
+use records::ids::PartitionId;
+use storage::LogConfig;
 use tokio::sync::oneshot;
 
 use super::Data;
+use super::control::{Control, OpenPartition, Refused};
 use super::mailbox::{Mail, Mailbox};
 
 /// The shard's answer to a command.
@@ -59,6 +62,35 @@ impl ShardHandle {
     /// Tells the shard something. Lost where the broker stops, as everything is then.
     pub fn fact(&self, fact: Fact) {
         let _ = self.mailbox.push(Mail::Fact(fact));
+    }
+}
+
+/// Changes of the catalogue: each waits until the executor has done it.
+impl ShardHandle {
+    pub(crate) async fn open(&self, partitions: Vec<OpenPartition>) -> Result<(), Refused> {
+        self.control(|done| Control::Open(partitions, done)).await
+    }
+
+    pub(crate) async fn delete(&self, partitions: Vec<PartitionId>) -> Result<(), Refused> {
+        self.control(|done| Control::Delete(partitions, done)).await
+    }
+
+    pub(crate) async fn configure(
+        &self,
+        partitions: Vec<PartitionId>,
+        config: LogConfig,
+    ) -> Result<(), Refused> {
+        self.control(|done| Control::Configure(partitions, config, done)).await
+    }
+
+    async fn control(
+        &self,
+        make: impl FnOnce(oneshot::Sender<Result<(), Refused>>) -> Control,
+    ) -> Result<(), Refused> {
+        let (sender, outcome) = oneshot::channel();
+        let stopped = || Refused(Stopped.to_string());
+        self.mailbox.push(Mail::Control(make(sender))).map_err(|_| stopped())?;
+        outcome.await.unwrap_or_else(|_| Err(stopped()))
     }
 }
 

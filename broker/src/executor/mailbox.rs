@@ -8,10 +8,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use coordinator::command::{Command, Fact, Ticket};
+use coordinator::io::Completion;
 use parking_lot::{Condvar, Mutex};
+use storage::SyncResult;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::{Reply, Stopped};
+use super::control::Control;
+use super::{Data, Reply, Stopped};
 
 /// Commands that may wait for the shard's thread at a time.
 const COMMANDS_QUEUED_MAX: usize = 1024;
@@ -30,6 +33,12 @@ pub(crate) enum Mail {
     },
     /// What the shard is told.
     Fact(Fact),
+    /// Work that was done elsewhere.
+    Completion(Completion<Data>),
+    /// A sync that was run elsewhere.
+    Synced(SyncResult),
+    /// Something to do with the logs.
+    Control(Control),
 }
 
 /// The queue.
@@ -71,16 +80,11 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Takes all that is there, after waiting for something at most so long (for ever, where `None`).
-    pub(crate) fn take(&self, wait_max: Option<Duration>) -> VecDeque<Mail> {
+    /// Takes all that is there, after waiting for something at most so long.
+    pub(crate) fn take(&self, wait_max: Duration) -> VecDeque<Mail> {
         let mut state = self.state.lock();
-        if state.queue.is_empty() && !state.closed {
-            match wait_max {
-                Some(wait_max) => {
-                    self.filled.wait_for(&mut state, wait_max);
-                }
-                None => self.filled.wait(&mut state),
-            }
+        if state.queue.is_empty() && !state.closed && !wait_max.is_zero() {
+            self.filled.wait_for(&mut state, wait_max);
         }
         let taken = std::mem::take(&mut state.queue);
         drop(state);

@@ -66,9 +66,9 @@ flexible_message! {
     /// A range of key hashes.
     pub struct KeyHashRange {
         /// Lowest hash of the range, as an unsigned number.
-        first: KeyHash;
+        first_hash: KeyHash;
         /// Highest hash of the range, included.
-        last: KeyHash;
+        last_hash: KeyHash;
     }
 
     /// What a member has done with a range of offsets that were delivered to it together.

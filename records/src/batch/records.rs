@@ -110,6 +110,12 @@ impl<'a> BatchView<'a> {
         Ok(Records { payload, frame: Frame::of(self) })
     }
 
+    /// The batch's records out of a payload that was inflated before, so that a cache inflates each batch once.
+    #[must_use]
+    pub fn records_in<'b>(&self, inflated: &'b [u8]) -> Records<'b> {
+        Records { payload: Cow::Borrowed(inflated), frame: Frame::of(self) }
+    }
+
     /// Shows every record to `visit` without ever holding the whole inflated payload. Stops at the first error, the
     /// visitor's included. `limit` bounds the inflated bytes.
     pub fn scan<E: From<RecordError>>(

@@ -94,3 +94,18 @@ fn a_hostile_base_offset_does_not_overflow() {
     assert_eq!(view.next_offset(), Offset::MAX);
     assert_eq!(view.records(1000).unwrap().iter().count(), 3);
 }
+
+#[test]
+fn records_of_a_payload_inflated_before_are_the_same() {
+    let mut builder = BatchBuilder::new(Codec::Zstd, TimestampType::Create);
+    for index in 0..20_i64 {
+        builder.append(index, Some(b"key"), Some(&[7; 100]), &[]);
+    }
+    let bytes = builder.build(Offset(30), 0);
+    let view = BatchView::parse(&bytes).unwrap();
+    let inflated = crate::compression::decompress(Codec::Zstd, view.payload(), 10_000).unwrap();
+    let records = view.records(10_000).unwrap();
+    let again = view.records_in(&inflated);
+    assert!(records.iter().eq(again.iter()));
+    assert_eq!(again.iter().count(), 20);
+}

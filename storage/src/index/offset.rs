@@ -40,12 +40,14 @@ impl OffsetIndex {
         self.entries.push(entry);
     }
 
-    /// The position of a batch at or before the one that holds `offset`; 0 when the index knows of none.
-    pub(crate) fn floor(&mut self, offset: Offset) -> io::Result<u64> {
-        let Ok(relative) = u32::try_from(offset - self.base) else {
-            return Ok(if offset < self.base { 0 } else { self.last()?.map_or(0, |(_, position)| position) });
-        };
-        Ok(self.entries.last_where(|entry| decode(entry).0 <= relative)?.map_or(0, |entry| decode(&entry).1))
+    /// Last offset and position of the last indexed batch that ends at or before `offset`.
+    pub(crate) fn floor(&mut self, offset: Offset) -> io::Result<Option<(Offset, u64)>> {
+        if offset < self.base {
+            return Ok(None);
+        }
+        let relative = u32::try_from(offset - self.base).unwrap_or(u32::MAX);
+        let entry = self.entries.last_where(|entry| decode(entry).0 <= relative)?;
+        Ok(entry.map(|entry| self.absolute(&entry)))
     }
 
     /// The highest indexed position at or below `position`, 0 when there is none.
@@ -53,22 +55,25 @@ impl OffsetIndex {
         Ok(self.entries.last_where(|entry| decode(entry).1 <= position)?.map_or(0, |entry| decode(&entry).1))
     }
 
-    /// The lowest indexed position above `position`.
-    pub(crate) fn above_position(&mut self, position: u64) -> io::Result<Option<u64>> {
+    /// Last offset and position of the first indexed batch above `position`.
+    pub(crate) fn above_position(&mut self, position: u64) -> io::Result<Option<(Offset, u64)>> {
         let behind = self.entries.partition_point(|entry| decode(entry).1 <= position)?;
         if behind == self.count() {
             return Ok(None);
         }
-        Ok(Some(decode(&self.entries.entry(behind)?).1))
+        let entry = self.entries.entry(behind)?;
+        Ok(Some(self.absolute(&entry)))
     }
 
     /// Last offset and position of the last entry.
     pub(crate) fn last(&mut self) -> io::Result<Option<(Offset, u64)>> {
         let entry = self.entries.last()?;
-        Ok(entry.map(|entry| {
-            let (relative, position) = decode(&entry);
-            (self.base + i64::from(relative), position)
-        }))
+        Ok(entry.map(|entry| self.absolute(&entry)))
+    }
+
+    fn absolute(&self, entry: &[u8; ENTRY_BYTES]) -> (Offset, u64) {
+        let (relative, position) = decode(entry);
+        (self.base + i64::from(relative), position)
     }
 
     pub(crate) fn flushed(&mut self) -> io::Result<Arc<dyn DiskFile>> {

@@ -139,7 +139,7 @@ impl PartitionLog {
         }
         let floor = self.segments.partition_point(|segment| segment.base() <= from).saturating_sub(1);
         for index in floor..self.segments.len() {
-            match self.segments[index].locate(from)? {
+            match self.segments[index].locate(from, self.cleaned)? {
                 Place::Batch(header, position) => {
                     return Ok(Some(Start { segment: index, position, base: header.base }));
                 }
@@ -156,7 +156,7 @@ impl PartitionLog {
     /// The position in that segment at which batches begin that lie at or beyond `upper`.
     fn position_of_upper(&mut self, segment: usize, upper: Offset) -> Result<u64, ReadError> {
         let segment = &mut self.segments[segment];
-        Ok(match segment.locate(upper)? {
+        Ok(match segment.locate(upper, self.cleaned)? {
             Place::Batch(header, position) if header.base >= upper => position,
             Place::Batch(header, position) => position + header.size,
             Place::End => segment.size(),

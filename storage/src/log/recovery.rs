@@ -19,6 +19,7 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, WALK_WINDOW_BYTES};
 use crate::producer_state::{ProducerState, SNAPSHOT};
 use crate::segment::{Found, Segment, base_of};
+use crate::walk;
 
 /// How a log was left, as the checkpoints say.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct OpenAs {
     pub(crate) recovery_point: Option<Offset>,
     /// Everything below was deleted.
     pub(crate) log_start: Option<Offset>,
+    /// Compaction may have left holes below.
+    pub(crate) cleaned: Option<Offset>,
     /// Where the log ended.
     pub(crate) end: Option<Offset>,
     /// The broker's epoch.
@@ -54,6 +57,7 @@ impl PartitionLog {
             segments: Vec::new(),
             present: false,
             log_start,
+            cleaned: left.cleaned.unwrap_or(Offset::ZERO),
             end: log_start,
             synced: log_start,
             producers: ProducerState::default(),
@@ -69,10 +73,13 @@ impl PartitionLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
             Err(error) => return Err(error).doing("list", &log.directory),
         };
-        log.present = true;
         if log.set_aside_stray()? {
-            log.present = false;
             return Ok(log);
+        }
+        log.present = true;
+        if !left.clean {
+            // The process before may have died between making the names and syncing them.
+            log.dirty.directories.extend([String::new(), log.directory.clone()]);
         }
         log.load(&entries, left)?;
         Ok(log)
@@ -159,10 +166,10 @@ impl PartitionLog {
     fn resume(&mut self, left: &OpenAs) -> Result<Option<usize>, StorageError> {
         let Some(index) = self.segments.len().checked_sub(1) else { return Ok(None) };
         self.rebuild_indexes(index)?;
-        let holes = self.config.compact;
+        let cleaned = self.cleaned;
         let active = &mut self.segments[index];
         let next =
-            if active.indexes_fit() { active.resume(holes).doing("read", &self.directory)? } else { None };
+            if active.indexes_fit() { active.resume(cleaned).doing("read", &self.directory)? } else { None };
         match next {
             Some(next) if left.end.is_none_or(|end| end == next) => {
                 self.end = next;
@@ -184,7 +191,9 @@ impl PartitionLog {
         let interval = self.config.index_interval_bytes;
         for segment in self.segments[..count].iter_mut().filter(|segment| !segment.indexes_fit()) {
             tracing::warn!(log = segment.log_path(), "index does not fit its log, rebuilding it");
-            segment.rebuild(interval, WALK_WINDOW_BYTES, false, true).doing("rebuild", &self.directory)?;
+            segment
+                .rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX)
+                .doing("rebuild", &self.directory)?;
             self.dirty.files.extend(segment.index_files().doing("write", &self.directory)?);
         }
         Ok(())
@@ -200,7 +209,7 @@ impl PartitionLog {
     /// that are no valid batch. The base offset of what was checked.
     fn recover(&mut self, from: usize) -> Result<Offset, StorageError> {
         let interval = self.config.index_interval_bytes;
-        let holes = self.config.compact;
+        let cleaned = self.cleaned;
         self.rebuild_indexes(from)?;
         let checked_from = self.segments.get(from).map_or(self.end, Segment::base);
         self.synced = checked_from;
@@ -209,12 +218,12 @@ impl PartitionLog {
         let mut cut = false;
         for index in from..self.segments.len() {
             let segment = &mut self.segments[index];
-            if index > from && segment.base() != end && !holes {
+            if index > from && !walk::follows(segment.base(), end, cleaned) {
                 tracing::error!(log = self.directory, %end, next = %segment.base(), "segments do not join, cut");
                 break;
             }
             let len = segment.size();
-            let rebuilt = segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, holes);
+            let rebuilt = segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned);
             let (next, broken) = rebuilt.doing("recover", &self.directory)?;
             end = next;
             kept = index + 1;

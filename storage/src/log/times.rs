@@ -78,7 +78,8 @@ impl PartitionLog {
         let mut best: Option<TimedOffset> = None;
         while let Step::Batch(header, position) = walk.step()? {
             let higher = best.is_none_or(|best| header.max_timestamp > best.timestamp);
-            if header.last() < self.log_start || !higher || header.max_timestamp < 0 {
+            let outside = header.last() < self.log_start || header.last() >= self.end;
+            if outside || !higher || header.max_timestamp < 0 {
                 continue;
             }
             let records = self.timestamps(index, &header, position, inflated_max)?;
@@ -101,7 +102,8 @@ impl PartitionLog {
     ) -> Result<Option<TimedOffset>, ReadError> {
         let mut walk = self.segments[index].walk(position, WALK_WINDOW_BYTES)?;
         while let Step::Batch(header, position) = walk.step()? {
-            if header.max_timestamp < timestamp || header.last() < self.log_start {
+            let outside = header.last() < self.log_start || header.last() >= self.end;
+            if outside || header.max_timestamp < timestamp {
                 continue;
             }
             let records = self.timestamps(index, &header, position, inflated_max)?;

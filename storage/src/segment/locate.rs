@@ -21,30 +21,46 @@ pub(crate) enum Place {
 }
 
 impl Segment {
-    /// The batch that holds `offset`, or the first one behind it.
-    pub(crate) fn locate(&mut self, offset: Offset) -> io::Result<Place> {
+    /// The batch that holds `offset`, or the first one behind a hole there; damaged where the place of `offset` cannot
+    /// be read. Holes are below `cleaned` only.
+    pub(crate) fn locate(&mut self, offset: Offset, cleaned: Offset) -> io::Result<Place> {
         let indexed = self.offsets.floor(offset)?;
-        let place = self.first_where(indexed, |header| header.last() >= offset)?;
-        match place {
-            // An index that leads astray costs a walk from the start, not the data.
-            Place::Damaged(_) if indexed > 0 => self.first_where(0, |header| header.last() >= offset),
-            _ => Ok(place),
+        let place = self.search(indexed, offset, cleaned)?;
+        let Place::Damaged(at) = place else { return Ok(place) };
+        // Behind the damage the index knows the way; what lies before its next entry is lost.
+        let mut reached = at;
+        while let Some(entry) = self.indexed_above(reached)? {
+            match self.search(Some(entry), offset, cleaned)? {
+                found @ Place::Batch(header, _) if header.base <= offset => return Ok(found),
+                Place::Damaged(next) => reached = next.max(entry.1),
+                Place::Batch(..) | Place::End => break,
+            }
         }
+        if indexed.is_some_and(|(_, position)| position == at) {
+            // An index that leads astray costs a walk from the start, not the data.
+            return self.search(None, offset, cleaned);
+        }
+        Ok(Place::Damaged(at))
     }
 
-    /// The first batch from `position` on that `wanted` is true of.
-    pub(crate) fn first_where(
-        &mut self,
-        position: u64,
-        wanted: impl Fn(&BatchHeader) -> bool,
-    ) -> io::Result<Place> {
-        let mut walk = self.walk(position, WALK_WINDOW_BYTES)?;
+    /// Walks from an index entry, or from the segment's start, to the first batch that ends at or behind `offset`.
+    fn search(&mut self, entry: Option<(Offset, u64)>, offset: Offset, cleaned: Offset) -> io::Result<Place> {
+        let walk = self.walk(entry.map_or(0, |(_, position)| position), WALK_WINDOW_BYTES)?;
+        let mut walk = match entry {
+            Some(_) => walk.joining(cleaned),
+            None => walk.expecting(self.base, cleaned),
+        };
+        let mut last_of_first = entry.map(|(last, _)| last);
         loop {
             match walk.step()? {
-                Step::Batch(header, position) if wanted(&header) => {
-                    return Ok(Place::Batch(header, position));
+                Step::Batch(header, position) => {
+                    if last_of_first.take().is_some_and(|last| last != header.last()) {
+                        return Ok(Place::Damaged(position));
+                    }
+                    if header.last() >= offset {
+                        return Ok(Place::Batch(header, position));
+                    }
                 }
-                Step::Batch(..) => {}
                 Step::End => return Ok(Place::End),
                 Step::Broken(_) => return Ok(Place::Damaged(walk.position())),
             }
@@ -84,20 +100,20 @@ impl Segment {
 
     /// A position from which on every batch at or behind `offset` lies.
     pub(crate) fn position_before(&mut self, offset: Offset) -> io::Result<u64> {
-        if offset <= self.base { Ok(0) } else { self.offsets.floor(offset) }
+        if offset <= self.base { Ok(0) } else { Ok(self.offsets.floor(offset)?.map_or(0, |(_, at)| at)) }
     }
 
     /// From which position on a record with at least `timestamp` can be.
     pub(crate) fn position_for_time(&mut self, timestamp: i64) -> io::Result<u64> {
         match self.times.floor(timestamp)? {
-            Some(offset) => self.offsets.floor(offset),
+            Some(offset) => self.position_before(offset),
             None => Ok(0),
         }
     }
 
-    /// The lowest indexed position above `position`: where reading goes on behind damaged bytes.
-    pub(crate) fn indexed_above(&mut self, position: u64) -> io::Result<Option<u64>> {
+    /// The first indexed batch above `position`, by last offset and position: where reading goes on behind damage.
+    pub(crate) fn indexed_above(&mut self, position: u64) -> io::Result<Option<(Offset, u64)>> {
         let size = self.size;
-        Ok(self.offsets.above_position(position)?.filter(|&found| found < size))
+        Ok(self.offsets.above_position(position)?.filter(|&(_, found)| found < size))
     }
 }

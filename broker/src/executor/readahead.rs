@@ -1,0 +1,64 @@
+//! Whether a range of a log file is in memory, and getting it there: `sendfile` on a network thread must not wait for
+//! a disk.
+
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt as _;
+
+use rustix::fs::Advice;
+use rustix::io::ReadWriteFlags;
+use storage::LogSlice;
+
+use super::Data;
+
+/// One byte in so many is asked for: the kernel reads ahead in pieces of about this size, and drops in such pieces.
+const PROBE_BYTES: u64 = 128 << 10;
+/// Bytes read at once while getting a range into memory.
+const READ_BYTES: usize = 64 << 10;
+
+/// The ranges among these that are not in memory as a whole, as far as can be told without waiting.
+pub(crate) fn missing<E>(found: &[Result<Data, E>]) -> Vec<LogSlice> {
+    found
+        .iter()
+        .filter_map(|data| match data {
+            Ok(Data::Log(slice)) if !is_resident(slice) => Some(slice.clone()),
+            Ok(Data::Log(_) | Data::Memory(_)) | Err(_) => None,
+        })
+        .collect()
+}
+
+/// Reads ranges into the page cache. What cannot be read is left to whoever sends it.
+pub(crate) fn fetch(slices: &[LogSlice]) {
+    for slice in slices {
+        let Some(file) = slice.os_file() else { continue };
+        let count = std::num::NonZeroU64::new(slice.len());
+        let _ = rustix::fs::fadvise(file, slice.position(), count, Advice::WillNeed);
+        let mut scratch = vec![0; READ_BYTES];
+        let (mut position, end) = (slice.position(), slice.position() + slice.len());
+        while position < end {
+            match file.read_at(&mut scratch, position) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => position += count as u64,
+            }
+        }
+    }
+}
+
+fn is_resident(slice: &LogSlice) -> bool {
+    let Some(file) = slice.os_file() else { return true };
+    let (start, end) = (slice.position(), slice.position() + slice.len());
+    if start == end {
+        return true;
+    }
+    let probes = (start..end).step_by(usize::try_from(PROBE_BYTES).expect("128 KiB")).chain([end - 1]);
+    probes.into_iter().all(|position| is_byte_resident(file, position))
+}
+
+fn is_byte_resident(file: &File, position: u64) -> bool {
+    let mut byte = [0];
+    match rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], position, ReadWriteFlags::NOWAIT) {
+        Ok(count) => count == 1,
+        // A file system that cannot tell: a wait there is as likely as anywhere.
+        Err(error) => error == rustix::io::Errno::OPNOTSUPP,
+    }
+}

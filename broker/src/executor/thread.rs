@@ -1,0 +1,330 @@
+//! The shard's thread: takes the mail, runs a round, serves what the round submits, until it is told to stop.
+//!
+//! Owner of the shard, the logs and the reply channels. Between rounds it does the catalogue's work on the logs and
+//! the housekeeping. Invariant: the mail is closed when the thread ends, however it ends, so that nobody waits for a
+//! thread that is gone.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use coordinator::command::{Fact, Ticket};
+use coordinator::io::{Completion, Submission};
+use coordinator::limits::Limits;
+use coordinator::reply::{Effect, Output};
+use coordinator::shard::{Input, Shard};
+use coordinator::time::{Micros, Mono};
+use records::ids::PartitionId;
+use storage::{LogConfig, Logs, Metadata, SyncJob};
+use tokio::sync::{oneshot, watch};
+
+use super::control::{Control, OpenPartition, Refused};
+use super::flush::Flushes;
+use super::handle::{Reply, ShardHandle};
+use super::mailbox::{Mail, Mailbox};
+use super::pool::Pool;
+use super::serve::{self, log_facts};
+use super::{Data, readahead};
+use crate::clock::Clock;
+use crate::net::Connections;
+
+/// Syncs that run beside each other.
+const SYNC_THREADS_MAX: usize = 8;
+/// Reads from a disk that run beside each other.
+const READ_THREADS_MAX: usize = 4;
+/// How often the root checkpoints are written, as in Kafka: recovery after a kill reads what was written since.
+const CHECKPOINT_EVERY: Micros = Micros(60_000_000);
+/// The shard's thread decides and walks indexes; nothing recurses.
+const STACK_BYTES: usize = 1 << 20;
+
+/// What the executor is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The logs, partitions opened.
+    pub logs: Logs,
+    /// The metadata store, for the numbers of groups.
+    pub metadata: Arc<Metadata>,
+    /// Bounds of the shard.
+    pub limits: Limits,
+    /// The number of this start.
+    pub boot: u32,
+    /// What the shard is told before anything else.
+    pub facts: Vec<Fact>,
+    /// The clocks.
+    pub clock: Clock,
+    /// Which connections the shard may have closed.
+    pub connections: Arc<Connections>,
+    /// How often old records are looked for.
+    pub retention_every: Micros,
+}
+
+/// The running executor.
+#[derive(Debug)]
+pub struct Executor {
+    handle: ShardHandle,
+    mailbox: Arc<Mailbox>,
+    thread: JoinHandle<()>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Executor {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub fn start(parts: Parts) -> io::Result<Self> {
+        let mailbox = Arc::new(Mailbox::new());
+        let handle = ShardHandle::new(Arc::clone(&mailbox));
+        let (sender, ended) = watch::channel(false);
+        let end = End { mailbox: Arc::clone(&mailbox), ended: sender };
+        let worker = Worker::new(parts, Arc::clone(&mailbox));
+        let thread = std::thread::Builder::new()
+            .name("shard".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || worker.run(end))?;
+        Ok(Self { handle, mailbox, thread, ended })
+    }
+
+    /// The way to the shard.
+    #[must_use]
+    pub fn handle(&self) -> ShardHandle {
+        self.handle.clone()
+    }
+
+    /// Waits until the thread has ended, which it does unasked only by a panic.
+    pub async fn ended(&self) {
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    }
+
+    /// Closes the logs and ends the thread. Commands that are not answered yet never will be.
+    ///
+    /// # Errors
+    /// Where not everything is on the disk: the next start recovers.
+    pub async fn stop(self) -> Result<(), Refused> {
+        let (sender, outcome) = oneshot::channel();
+        let _ = self.mailbox.push(Mail::Control(Control::Stop(sender)));
+        let outcome = outcome.await.unwrap_or_else(|_| Err(Refused("the shard's thread is gone".to_owned())));
+        let mut ended = self.ended;
+        let _ = ended.wait_for(|ended| *ended).await;
+        let _ = self.thread.join();
+        outcome
+    }
+}
+
+/// Closes the mail and says so when the thread ends.
+struct End {
+    mailbox: Arc<Mailbox>,
+    ended: watch::Sender<bool>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        self.ended.send_replace(true);
+    }
+}
+
+struct Worker {
+    shard: Shard<Data>,
+    logs: Logs,
+    metadata: Arc<Metadata>,
+    mailbox: Arc<Mailbox>,
+    clock: Clock,
+    connections: Arc<Connections>,
+    replies: HashMap<Ticket, oneshot::Sender<Reply>>,
+    flushes: Flushes,
+    syncs: Pool,
+    reads: Pool,
+    /// For the next round.
+    inputs: Vec<Input<Data>>,
+    retention_every: Micros,
+    retention_at: Mono,
+    checkpoint_at: Mono,
+    stopping: Option<oneshot::Sender<Result<(), Refused>>>,
+}
+
+impl Worker {
+    fn new(parts: Parts, mailbox: Arc<Mailbox>) -> Self {
+        let now = parts.clock.mono();
+        Self {
+            shard: Shard::new(parts.limits, parts.boot),
+            logs: parts.logs,
+            metadata: parts.metadata,
+            mailbox,
+            clock: parts.clock,
+            connections: parts.connections,
+            replies: HashMap::new(),
+            flushes: Flushes::default(),
+            syncs: Pool::new("sync", SYNC_THREADS_MAX),
+            reads: Pool::new("read", READ_THREADS_MAX),
+            inputs: parts.facts.into_iter().map(Input::Fact).collect(),
+            retention_every: parts.retention_every,
+            retention_at: now + parts.retention_every,
+            checkpoint_at: now + CHECKPOINT_EVERY,
+            stopping: None,
+        }
+    }
+
+    fn run(mut self, _end: End) {
+        loop {
+            self.take_mail();
+            self.housekeep();
+            let now = self.clock.now();
+            if self.inputs.is_empty() && self.shard.next_deadline().is_none_or(|deadline| deadline > now.mono)
+            {
+                if self.stopping.is_some() && self.flushes.is_idle() {
+                    break;
+                }
+                continue;
+            }
+            let inputs = std::mem::take(&mut self.inputs);
+            for output in self.shard.round(now, inputs) {
+                self.carry_out(output, now.wall_ms);
+            }
+        }
+        self.mailbox.close();
+        let outcome = self.logs.close().map_err(|error| Refused(error.to_string()));
+        if let Some(asked) = self.stopping {
+            let _ = asked.send(outcome);
+        }
+    }
+
+    fn take_mail(&mut self) {
+        let is_done = self.stopping.is_some() && self.flushes.is_idle();
+        let wait = if self.inputs.is_empty() && !is_done { self.wait() } else { Duration::ZERO };
+        for mail in self.mailbox.take(wait) {
+            match mail {
+                Mail::Command { ticket, command, reply } => {
+                    self.replies.insert(ticket, reply);
+                    self.inputs.push(Input::Command(ticket, command));
+                }
+                Mail::Fact(fact) => self.inputs.push(Input::Fact(fact)),
+                Mail::Completion(completion) => self.inputs.push(Input::Completion(completion)),
+                Mail::Synced(result) => {
+                    let (done, job) = self.flushes.end(&mut self.logs, result);
+                    self.inputs.extend(done.into_iter().map(Input::Completion));
+                    self.start_sync(job);
+                }
+                Mail::Control(control) => self.control(control),
+            }
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        let next = self.retention_at.min(self.checkpoint_at);
+        self.clock.until(self.shard.next_deadline().map_or(next, |deadline| deadline.min(next)))
+    }
+
+    fn carry_out(&mut self, output: Output<Data>, now_ms: i64) {
+        match output {
+            Output::Submit(Submission::Sync { op, partition }) => {
+                let (done, job) = self.flushes.begin(&mut self.logs, op, partition);
+                self.inputs.extend(done.into_iter().map(Input::Completion));
+                self.start_sync(job);
+            }
+            Output::Submit(submission) => {
+                match serve::serve(submission, &mut self.logs, &self.metadata, now_ms) {
+                    Completion::Read(op, found) => {
+                        let missing = readahead::missing(&found);
+                        if missing.is_empty() {
+                            self.inputs.push(Input::Completion(Completion::Read(op, found)));
+                            return;
+                        }
+                        let mailbox = Arc::clone(&self.mailbox);
+                        self.reads.run(move || {
+                            readahead::fetch(&missing);
+                            let _ = mailbox.push(Mail::Completion(Completion::Read(op, found)));
+                        });
+                    }
+                    completion => self.inputs.push(Input::Completion(completion)),
+                }
+            }
+            Output::Reply(ticket, reply) => {
+                if let Some(waiting) = self.replies.remove(&ticket) {
+                    // Nobody waits where the connection went first.
+                    let _ = waiting.send(reply);
+                }
+            }
+            Output::Effect(Effect::CloseConnection(connection)) => self.connections.close(connection),
+            Output::Effect(Effect::GroupDeleted(group)) => {
+                if let Err(error) = self.metadata.remove_group(&group) {
+                    tracing::error!("cannot forget the number of a deleted group: {error}");
+                }
+            }
+        }
+    }
+
+    fn start_sync(&self, job: Option<SyncJob>) {
+        let Some(job) = job else { return };
+        let mailbox = Arc::clone(&self.mailbox);
+        self.syncs.run(move || {
+            let _ = mailbox.push(Mail::Synced(job.run()));
+        });
+    }
+
+    fn control(&mut self, control: Control) {
+        match control {
+            Control::Open(partitions, done) => {
+                let _ = done.send(partitions.into_iter().try_for_each(|partition| self.open(partition)));
+            }
+            Control::Delete(partitions, done) => {
+                let _ = done.send(self.delete(&partitions));
+            }
+            Control::Configure(partitions, config, done) => {
+                let _ = done.send(self.configure(&partitions, &config));
+            }
+            Control::Stop(done) => self.stopping = Some(done),
+        }
+    }
+
+    fn open(&mut self, partition: OpenPartition) -> Result<(), Refused> {
+        let OpenPartition { id, topic, role, config } = partition;
+        let facts =
+            self.logs.open_partition(id, &topic, config).map_err(|error| Refused(error.to_string()))?;
+        let facts = log_facts(&facts);
+        self.inputs.push(Input::Fact(Fact::PartitionOpened { partition: id, role, facts }));
+        Ok(())
+    }
+
+    fn delete(&mut self, partitions: &[PartitionId]) -> Result<(), Refused> {
+        let mut outcome = Ok(());
+        for partition in partitions {
+            self.inputs.push(Input::Fact(Fact::PartitionDeleted(*partition)));
+            if let Err(error) = self.logs.delete_partition(*partition) {
+                outcome = Err(Refused(error.to_string()));
+            }
+        }
+        outcome
+    }
+
+    fn configure(&mut self, partitions: &[PartitionId], config: &LogConfig) -> Result<(), Refused> {
+        partitions.iter().try_for_each(|partition| {
+            self.logs.configure(*partition, config.clone()).map_err(|error| Refused(error.to_string()))
+        })
+    }
+
+    fn housekeep(&mut self) {
+        let now = self.clock.now();
+        if now.mono >= self.retention_at {
+            self.retention_at = now.mono + self.retention_every;
+            match self.logs.enforce_retention(now.wall_ms) {
+                Ok(moved) => {
+                    for partition in moved {
+                        if let Some(facts) = self.logs.facts(partition) {
+                            self.inputs.push(Input::Fact(Fact::LogStartMoved(partition, facts.log_start)));
+                        }
+                    }
+                }
+                Err(error) => tracing::error!("retention failed: {error}"),
+            }
+        }
+        if now.mono >= self.checkpoint_at {
+            self.checkpoint_at = now.mono + CHECKPOINT_EVERY;
+            if let Err(error) = self.logs.checkpoint() {
+                tracing::error!("checkpoints could not be written: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The `sluice` command.
+
+fn main() -> std::process::ExitCode {
+    broker::cli::main()
+}

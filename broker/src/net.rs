@@ -1,0 +1,14 @@
+//! Connections: frames in, answers out in order.
+
+mod connection;
+mod frames;
+mod listener;
+mod progress;
+mod registry;
+mod sendfile;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use listener::serve;
+pub use registry::Connections;

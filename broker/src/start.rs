@@ -1,0 +1,256 @@
+//! A broker's life: open the data directory, start the executor, accept connections; and the way back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use coordinator::command::Fact;
+use coordinator::group::GroupLimits;
+use coordinator::limits::Limits;
+use coordinator::time::Micros;
+use storage::{DataDir, Disk, Logs, Metadata, Options, OsDisk, StorageError};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::admission::Admission;
+use crate::broker::Broker;
+use crate::catalog::{Catalog, Image, Topic};
+use crate::clock::Clock;
+use crate::config::{Config, HostPort, Overrides, group};
+use crate::entropy;
+use crate::executor::{Executor, Parts, Refused, serve};
+use crate::fetch_session::FetchSessions;
+use crate::net::{self, Connections};
+
+/// Old records are looked for at least this often, so that a short retention is kept.
+const RETENTION_EVERY_MAX_MS: i64 = 5_000;
+
+/// Why a broker does not start, or did not end in order.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error("data directory {path}: {error}")]
+    Storage {
+        /// The directory.
+        path: String,
+        /// Why.
+        error: StorageError,
+    },
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// Not everything could be written at the end.
+    #[error("the logs were not closed in order: {0}; the next start recovers them")]
+    Close(#[from] Refused),
+    /// The shard's thread died.
+    #[error("the shard has failed; see the log, then start again")]
+    Failed,
+}
+
+/// A broker that accepts connections.
+#[derive(Debug)]
+pub struct Running {
+    broker: Arc<Broker>,
+    executor: Executor,
+    local: SocketAddr,
+    stopping: watch::Sender<bool>,
+    listener: JoinHandle<()>,
+}
+
+/// Opens everything and accepts connections from then on. Needs a tokio runtime with I/O and time.
+///
+/// # Errors
+/// [`StartError`], whose text says what to do.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    let config = Arc::new(config);
+    let clock = Clock::start();
+    let connections = Arc::new(Connections::default());
+    let opening = Arc::clone(&config);
+    let opened = tokio::task::spawn_blocking(move || open(&opening));
+    let listener = listen(&config).await?;
+    let opened = opened.await.map_err(|_| StartError::Failed)??;
+    let local = listener.local_addr().map_err(|error| listen_error(&config.listen, error))?;
+    let metadata = Arc::new(opened.metadata);
+    let executor = Executor::start(Parts {
+        logs: opened.logs,
+        metadata: Arc::clone(&metadata),
+        limits: limits(&config),
+        boot: u32::try_from(opened.boot.boot).unwrap_or(u32::MAX),
+        facts: opened.facts,
+        clock,
+        connections: Arc::clone(&connections),
+        retention_every: Micros::from_ms(
+            config.number("log.retention.check.interval.ms").min(RETENTION_EVERY_MAX_MS),
+        ),
+    })
+    .map_err(StartError::Thread)?;
+    let shard = executor.handle();
+    let broker = Arc::new(Broker {
+        catalog: Catalog::new(opened.image, Arc::clone(&config), metadata, shard.clone()),
+        shard,
+        fetch_sessions: FetchSessions::new(config.fetch_sessions_max),
+        admission: Admission::new(config.request_memory_bytes),
+        clock,
+        cluster_id: Arc::from(opened.cluster_id),
+        node_id: config.node_id,
+        advertised: advertised(&config, local),
+        leader_epoch: opened.boot.leader_epoch,
+        config,
+    });
+    let (stopping, stopped) = watch::channel(false);
+    let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, stopped));
+    Ok(Running { broker, executor, local, stopping, listener })
+}
+
+impl Running {
+    /// What requests see of it.
+    #[must_use]
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// The address that is listened at, port resolved.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Waits until the broker has failed, which it does not in the ordinary course of things.
+    pub async fn failed(&self) {
+        self.executor.ended().await;
+    }
+
+    /// Stops in order: no new connections, parked requests answered, connections ended, everything on the disk.
+    ///
+    /// # Errors
+    /// Where not everything is on the disk: the next start recovers.
+    pub async fn stop(self) -> Result<(), StartError> {
+        self.stopping.send_replace(true);
+        self.broker.shard.fact(Fact::Stopping);
+        let _ = self.listener.await;
+        Ok(self.executor.stop().await?)
+    }
+}
+
+struct Opened {
+    logs: Logs,
+    metadata: Metadata,
+    boot: storage::Boot,
+    cluster_id: String,
+    image: Image,
+    facts: Vec<Fact>,
+}
+
+/// Locks, reads and recovers the data directory. Blocks.
+fn open(config: &Config) -> Result<Opened, StartError> {
+    let storage = |error| StartError::Storage { path: config.data_dir.display().to_string(), error };
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(&config.data_dir).map_err(|source| {
+        storage(StorageError::Io { action: "create", path: "the data directory".to_owned(), source })
+    })?);
+    let data_dir = DataDir::open(Arc::clone(&disk)).map_err(storage)?;
+    let metadata = Metadata::open(&disk).map_err(storage)?;
+    let boot = metadata.begin_boot(data_dir.was_clean()).map_err(storage)?;
+    let cluster_id = metadata.cluster_id(entropy::random_bytes()).map_err(storage)?;
+    let options = Options {
+        node_id: config.node_id,
+        cluster_id: cluster_id.clone(),
+        directory_id: entropy::random_bytes(),
+        producer_expiry_ms: config.number("producer.id.expiration.ms"),
+        ..Options::default()
+    };
+    let mut logs = Logs::open(data_dir, options, boot).map_err(storage)?;
+    let (image, facts) = load(config, &metadata, &mut logs).map_err(storage)?;
+    Ok(Opened { logs, metadata, boot, cluster_id, image, facts })
+}
+
+/// Opens every partition that the store knows, removes those that it does not, and says what the shard must know.
+fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image, Vec<Fact>), StorageError> {
+    let mut image = Image::default();
+    let mut facts = Vec::new();
+    for row in metadata.topics()? {
+        image.put_topic(Topic::new(config, Arc::from(row.name), row.id, row.partitions, row.configs));
+    }
+    for found in logs.partitions_on_disk()? {
+        let known = image.topic(&found.topic).is_some_and(|topic| {
+            found.topic_id.is_none_or(|id| id == topic.id) && found.index < topic.partitions
+        });
+        if !known {
+            tracing::warn!(
+                topic = found.topic,
+                partition = found.index,
+                "removing files of a deleted partition"
+            );
+            logs.remove_found(&found)?;
+        }
+    }
+    for topic in image.topics() {
+        for partition in topic.to_open(config, 0) {
+            let (id, role) = (partition.id, partition.role);
+            logs.open_partition(id, &partition.topic, partition.config)?;
+            let opened = serve::facts(logs, id).expect("opened just now");
+            facts.push(Fact::PartitionOpened { partition: id, role, facts: opened });
+        }
+    }
+    // Groups are found by how many partitions their topic has, which the shard must know before it is asked.
+    facts.insert(0, Fact::Topics(Arc::new(image.for_shard())));
+    for (group, configs) in metadata.group_configs()? {
+        let configs: Overrides = configs;
+        let share = group::share_config(config, &configs);
+        facts.push(Fact::ShareConfigured(Arc::from(group.as_str()), Arc::new(share)));
+        image.put_group(Arc::from(group), configs);
+    }
+    Ok((image, facts))
+}
+
+async fn listen(config: &Config) -> Result<TcpListener, StartError> {
+    TcpListener::bind((config.listen.bind_host(), config.listen.port))
+        .await
+        .map_err(|error| listen_error(&config.listen, error))
+}
+
+fn listen_error(address: &HostPort, error: io::Error) -> StartError {
+    StartError::Listen { address: address.to_string(), error }
+}
+
+/// What clients are told: as configured, else the listener's own address, or the machine's name where that is every
+/// address.
+fn advertised(config: &Config, local: SocketAddr) -> HostPort {
+    let port = |port| if port == 0 { local.port() } else { port };
+    match &config.advertise {
+        Some(address) => HostPort { host: address.host.clone(), port: port(address.port) },
+        None if config.listen.is_wildcard() => HostPort {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            port: local.port(),
+        },
+        None => HostPort { host: config.listen.host.clone(), port: local.port() },
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    let number = |name| config.number(name);
+    let small = |name| i32::try_from(number(name)).unwrap_or(i32::MAX);
+    let count = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
+    let defaults = Limits::default();
+    Limits {
+        groups: GroupLimits {
+            session_timeout_ms_min: small("group.min.session.timeout.ms"),
+            session_timeout_ms_max: small("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms: small("group.initial.rebalance.delay.ms"),
+            members_max: count("group.max.size"),
+            share_members_max: count("group.share.max.size"),
+            offset_metadata_max: count("offset.metadata.max.bytes"),
+            offsets_retention_ms: number("offsets.retention.minutes").saturating_mul(60_000),
+            ..defaults.groups
+        },
+        ..defaults
+    }
+}

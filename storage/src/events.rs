@@ -1,0 +1,98 @@
+//! The event logs of all partitions, as [`Logs`] shows them.
+
+use bytes::Bytes;
+use records::ids::PartitionId;
+
+use crate::error::StorageError;
+use crate::event_log::{EventLog, EventsFacts, Replay};
+use crate::logs::{Logs, OpenLog};
+
+impl Logs {
+    /// Opens the event log `name` (a numeric group id) beside a partition and says what is in it. It is made on the
+    /// disk by the first append.
+    pub fn open_events(&mut self, id: PartitionId, name: u64) -> Result<(EventsFacts, Replay), StorageError> {
+        let disk = self.disk().clone();
+        let open = self.open_log(id)?;
+        let (log, replay) = EventLog::open(&disk, open.log.directory(), name)?;
+        let facts = log.facts();
+        open.events.insert(name, log);
+        Ok((facts, replay))
+    }
+
+    /// Appends events in one write, all or none. Bytes of events since the last snapshot: when they grow large, write
+    /// one.
+    pub fn append_events(
+        &mut self,
+        id: PartitionId,
+        name: u64,
+        epoch: i32,
+        events: &[Bytes],
+    ) -> Result<u64, StorageError> {
+        let open = self.writable(id)?;
+        let log = open.events.get_mut(&name).ok_or(StorageError::UnknownPartition)?;
+        if log.is_new() {
+            open.log.ensure_directory()?;
+            let directory = open.log.directory().to_owned();
+            open.log.dirty().directories.insert(directory);
+            open.log.events().insert(name);
+        }
+        log.append(epoch, events)
+    }
+
+    /// Replaces the snapshot and all events with a new snapshot.
+    pub fn write_snapshot(
+        &mut self,
+        id: PartitionId,
+        name: u64,
+        epoch: i32,
+        snapshot: &[u8],
+    ) -> Result<(), StorageError> {
+        let open = self.writable(id)?;
+        let log = open.events.get_mut(&name).ok_or(StorageError::UnknownPartition)?;
+        open.log.ensure_directory()?;
+        log.snapshot(epoch, snapshot)?;
+        let directory = open.log.directory().to_owned();
+        open.log.dirty().directories.insert(directory);
+        open.log.events().insert(name);
+        Ok(())
+    }
+
+    /// Removes an event log, opened or not.
+    pub fn delete_events(&mut self, id: PartitionId, name: u64) -> Result<(), StorageError> {
+        let disk = self.disk().clone();
+        let open = self.open_log(id)?;
+        let log = match open.events.remove(&name) {
+            Some(log) => log,
+            None => EventLog::open(&disk, open.log.directory(), name)?.0,
+        };
+        log.delete()?;
+        if open.log.events().remove(&name) {
+            let directory = open.log.directory().to_owned();
+            open.log.dirty().directories.insert(directory);
+        }
+        Ok(())
+    }
+
+    /// The event logs on disk beside a partition.
+    pub fn events_on_disk(&mut self, id: PartitionId) -> Result<Vec<u64>, StorageError> {
+        Ok(self.open_log(id)?.log.events().iter().copied().collect())
+    }
+
+    /// The open partitions that have an event log `name` on disk.
+    pub fn partitions_with_events(&mut self, name: u64) -> Vec<PartitionId> {
+        let with =
+            self.logs.iter_mut().filter_map(|(id, open)| open.log.events().contains(&name).then_some(*id));
+        let mut partitions: Vec<PartitionId> = with.collect();
+        partitions.sort_unstable();
+        partitions
+    }
+
+    fn open_log(&mut self, id: PartitionId) -> Result<&mut OpenLog, StorageError> {
+        self.logs.get_mut(&id).ok_or(StorageError::UnknownPartition)
+    }
+
+    fn writable(&mut self, id: PartitionId) -> Result<&mut OpenLog, StorageError> {
+        let open = self.open_log(id)?;
+        if open.log.is_poisoned() { Err(StorageError::Poisoned) } else { Ok(open) }
+    }
+}
