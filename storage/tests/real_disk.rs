@@ -24,7 +24,7 @@ struct Broker {
 }
 
 fn start(directory: &Path) -> Result<Broker, StorageError> {
-    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(directory).unwrap());
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(directory).expect("the directory is there"));
     let data_dir = DataDir::open(disk)?;
     let metadata = Metadata::open(data_dir.disk())?;
     let boot = metadata.begin_boot(data_dir.was_clean())?;
@@ -51,15 +51,16 @@ fn append(broker: &mut Broker, count: usize) -> Result<Offset, AppendError> {
 fn count(broker: &mut Broker) -> usize {
     let (mut from, mut records) = (Offset(0), 0);
     loop {
-        let slice = broker.logs.read(PARTITION, from, 1 << 20, Offset::MAX, true).unwrap();
+        let slice = broker.logs.read(PARTITION, from, 1 << 20, Offset::MAX, true).expect("it can be read");
         if slice.is_empty() {
             return records;
         }
         // As sendfile does: the bytes are those of the file at that place.
         let mut bytes = vec![0; slice.len() as usize];
-        slice.os_file().unwrap().read_exact_at(&mut bytes, slice.position()).unwrap();
+        let file = slice.os_file().expect("a real file lies behind it");
+        file.read_exact_at(&mut bytes, slice.position()).expect("a slice lies within its file");
         for batch in Batches::new(&bytes) {
-            let batch = batch.unwrap();
+            let batch = batch.expect("a slice holds whole batches");
             assert!(batch.crc_is_valid());
             records += batch.record_count() as usize;
             from = batch.next_offset();
