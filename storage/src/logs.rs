@@ -1,7 +1,7 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -38,7 +38,7 @@ pub struct Logs {
     pub(crate) data_dir: DataDir,
     pub(crate) options: Options,
     boot: Boot,
-    pub(crate) logs: HashMap<PartitionId, OpenLog>,
+    pub(crate) logs: BTreeMap<PartitionId, OpenLog>,
     pub(crate) cache: BatchCache,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
@@ -69,7 +69,7 @@ impl Logs {
             cache: BatchCache::new(options.batch_cache_bytes),
             options,
             boot,
-            logs: HashMap::new(),
+            logs: BTreeMap::new(),
             data_dir,
         };
         for entry in logs.disk().list("").doing("list", "the data directory")? {
