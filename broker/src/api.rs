@@ -5,9 +5,28 @@
 
 pub mod api_versions;
 pub mod authorized;
+mod coordination;
+pub mod delete_groups;
+pub mod describe_groups;
+pub mod describe_share_group_offsets;
 pub mod fetch;
+pub mod find_coordinator;
+pub mod heartbeat;
+pub mod join_group;
+pub mod key_share_acknowledge;
+pub mod key_share_fetch;
+pub mod leave_group;
+pub mod list_groups;
 pub mod metadata;
+pub mod offset_commit;
+pub mod offset_fetch;
 pub mod produce;
+pub mod share_acknowledge;
+pub mod share_fetch;
+pub mod share_group_describe;
+pub mod share_group_heartbeat;
+mod share_requests;
+pub mod sync_group;
 
 use protocol::{Request, Response};
 
@@ -24,6 +43,39 @@ pub async fn handle(cx: &RequestContext, request: Request) -> Result<Served, Clo
         Request::Fetch(request) => Response::Fetch(fetch::handle(cx, request).await?),
         Request::Metadata(request) => Response::Metadata(metadata::handle(cx, request).await?),
         Request::ApiVersions(request) => Response::ApiVersions(api_versions::handle(cx, &request)?),
+        Request::OffsetCommit(request) => Response::OffsetCommit(offset_commit::handle(cx, request).await?),
+        Request::OffsetFetch(request) => Response::OffsetFetch(offset_fetch::handle(cx, request).await?),
+        Request::FindCoordinator(request) => {
+            Response::FindCoordinator(find_coordinator::handle(cx, request).await?)
+        }
+        Request::JoinGroup(request) => Response::JoinGroup(join_group::handle(cx, request).await?),
+        Request::Heartbeat(request) => Response::Heartbeat(heartbeat::handle(cx, request).await?),
+        Request::LeaveGroup(request) => Response::LeaveGroup(leave_group::handle(cx, request).await?),
+        Request::SyncGroup(request) => Response::SyncGroup(sync_group::handle(cx, request).await?),
+        Request::DescribeGroups(request) => {
+            Response::DescribeGroups(describe_groups::handle(cx, request).await?)
+        }
+        Request::ListGroups(request) => Response::ListGroups(list_groups::handle(cx, request).await?),
+        Request::DeleteGroups(request) => Response::DeleteGroups(delete_groups::handle(cx, request).await?),
+        Request::ShareGroupHeartbeat(request) => {
+            Response::ShareGroupHeartbeat(share_group_heartbeat::handle(cx, request).await?)
+        }
+        Request::ShareGroupDescribe(request) => {
+            Response::ShareGroupDescribe(share_group_describe::handle(cx, request).await?)
+        }
+        Request::DescribeShareGroupOffsets(request) => {
+            Response::DescribeShareGroupOffsets(describe_share_group_offsets::handle(cx, request).await?)
+        }
+        Request::ShareFetch(request) => Response::ShareFetch(share_fetch::handle(cx, request).await?),
+        Request::ShareAcknowledge(request) => {
+            Response::ShareAcknowledge(share_acknowledge::handle(cx, request).await?)
+        }
+        Request::KeyShareFetch(request) => {
+            Response::KeyShareFetch(key_share_fetch::handle(cx, request).await?)
+        }
+        Request::KeyShareAcknowledge(request) => {
+            Response::KeyShareAcknowledge(key_share_acknowledge::handle(cx, request).await?)
+        }
         other => {
             return Err(CloseConnection::because(format!("{} is not served", other.key())));
         }

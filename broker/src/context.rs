@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::broker::Broker;
 use crate::executor::{Reply, ShardHandle, Stopped};
+use crate::members_seen::MembersSeen;
 
 /// The only answer to this request is the end of its connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +41,8 @@ pub struct RequestContext {
     pub client_host: Arc<str>,
     /// The version of the request.
     pub api_version: i16,
+    /// For which members of share groups this connection speaks.
+    pub members_seen: Arc<MembersSeen>,
     pub(crate) parking: Arc<Parking>,
 }
 

@@ -17,5 +17,6 @@ pub mod entropy;
 pub mod error_map;
 pub mod executor;
 pub mod fetch_session;
+pub mod members_seen;
 pub mod net;
 pub mod start;

@@ -192,7 +192,8 @@ impl Worker {
     }
 
     fn take_mail(&mut self) {
-        let wait = if self.inputs.is_empty() { self.wait() } else { Duration::ZERO };
+        let is_done = self.stopping.is_some() && self.flushes.is_idle();
+        let wait = if self.inputs.is_empty() && !is_done { self.wait() } else { Duration::ZERO };
         for mail in self.mailbox.take(wait) {
             match mail {
                 Mail::Command { ticket, command, reply } => {

@@ -71,6 +71,7 @@ pub(super) async fn serve(
             client_id: Arc::from(""),
             client_host: Arc::from(format!("/{}", peer.ip())),
             api_version: 0,
+            members_seen: Arc::default(),
             parking: Arc::default(),
         },
     };

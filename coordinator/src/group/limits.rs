@@ -40,6 +40,9 @@ impl Default for GroupLimits {
 /// (`classicGroupNewMemberJoinTimeoutMs`).
 pub(super) const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1_000;
 
+/// Ids that a group has handed out and nobody has used yet. A client needs one; this many are no clients.
+pub(super) const PENDING_IDS_MAX: usize = 10_000;
+
 /// The longest share session that a group may be configured to have: what a member gets after a restart, until its
 /// first heartbeat.
 pub(super) const SHARE_SESSION_TIMEOUT_MS_MAX: i64 = 60_000;

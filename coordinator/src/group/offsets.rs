@@ -105,6 +105,21 @@ impl Offsets {
             .collect()
     }
 
+    /// New records for what is committed beyond the end of its log.
+    pub(super) fn lowered(&self, end: impl Fn(&Arc<str>, i32) -> Option<i64>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (group, offsets) in &self.by_group {
+            for ((topic, partition), stored) in offsets {
+                if let Some(end) = end(topic, *partition).filter(|end| *end < stored.offset) {
+                    let value = Some(StoredOffset { offset: end, ..stored.clone() });
+                    let (group, topic) = (Arc::clone(group), Arc::clone(topic));
+                    changes.push(Change::Offset { group, topic, partition: *partition, value });
+                }
+            }
+        }
+        changes
+    }
+
     /// Tombstones for offsets of topics that are gone, known by id.
     pub(super) fn of_deleted_topics(&self, topics: &TopicImage) -> Vec<Change> {
         let is_gone = |stored: &StoredOffset, topic: &Arc<str>| {

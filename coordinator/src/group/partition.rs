@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::classic::ClassicGroup;
-use super::command::{GroupCommand, JoinGroup, OffsetCommit, ShareHeartbeat, SyncGroup};
+use super::command::{GroupCommand, JoinGroup, ShareHeartbeat, SyncGroup};
 use super::context::{GroupContext, GroupDecision, Parked, Turn};
 use super::limits::{GroupLimits, NAME_BYTES_MAX};
-use super::offsets::{self, Offsets};
+use super::offsets::Offsets;
 use super::reply::{GroupError, GroupReply, JoinError, ListedGroup};
 use super::share::{self, ShareGroup};
 use super::stored::Change;
 use super::timers::{Timer, Timers};
-use crate::command::{Ticket, TopicImage};
+use crate::command::Ticket;
 use crate::time::{Mono, Now};
 
+mod committed;
 mod replay;
 
 /// One group, of one kind at a time.
@@ -286,11 +287,11 @@ impl GroupPartition {
             .entry(Arc::clone(&id))
             .or_insert_with(|| Group::Classic(ClassicGroup::new(id, now.wall_ms)));
         let Group::Classic(group) = group else { unreachable!("the kind was checked") };
-        group.join(&mut turn, ticket, request);
-        if is_new && turn.out.records.is_empty() {
-            // The group exists from now on, also after a restart.
+        if is_new {
+            // It exists from now on, also after a restart.
             group.write(&mut turn);
         }
+        group.join(&mut turn, ticket, request);
         turn.out
     }
 
@@ -333,90 +334,6 @@ impl GroupPartition {
         turn.out
     }
 
-    fn commit(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        request: OffsetCommit,
-        topics: &TopicImage,
-    ) -> GroupDecision {
-        let checked = self.check_commit(&request);
-        let (mut turn, groups) = turn(self, now);
-        if let Err(error) = checked {
-            turn.reply(ticket, GroupReply::Committed(vec![Err(error); request.offsets.len()]));
-            return turn.out;
-        }
-        if let Some(Group::Classic(group)) = groups.get(&request.group) {
-            group.committed(&mut turn, &request.member);
-        }
-        let metadata_max = turn.limits.offset_metadata_max;
-        let mut outcomes = Vec::with_capacity(request.offsets.len());
-        let mut changes = Vec::with_capacity(request.offsets.len());
-        for offset in request.offsets {
-            outcomes.push(if offset.metadata.encode_utf16().count() > metadata_max {
-                Err(GroupError::MetadataTooLarge)
-            } else if offset.topic.len() > NAME_BYTES_MAX {
-                Err(GroupError::InvalidRequest)
-            } else {
-                changes.push(offsets::commit(
-                    &request.group,
-                    offset,
-                    now.wall_ms,
-                    request.retention_ms,
-                    topics,
-                ));
-                Ok(())
-            });
-        }
-        turn.reply(ticket, GroupReply::Committed(outcomes));
-        let out = turn.out;
-        self.write_all(out, changes)
-    }
-
-    /// Any string may be a group here, the empty one too.
-    fn check_commit(&self, request: &OffsetCommit) -> Result<(), GroupError> {
-        match self.groups.get(&request.group) {
-            Some(Group::Classic(group)) => {
-                group.check_commit(&request.member, request.instance.as_deref(), request.generation)
-            }
-            Some(Group::Share(_)) => Err(GroupError::GroupNotFound),
-            None if request.group.len() > NAME_BYTES_MAX => Err(GroupError::InvalidGroupId),
-            // A group that uses Kafka for nothing but its offsets begins to exist by its first commit.
-            None if request.generation < 0 => Ok(()),
-            None if request.tells_missing_group => Err(GroupError::GroupNotFound),
-            None => Err(GroupError::IllegalGeneration),
-        }
-    }
-
-    fn delete_offsets(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        group: &Arc<str>,
-        partitions: &[(Arc<str>, i32)],
-    ) -> GroupDecision {
-        let mut changes = Vec::new();
-        let outcome = match self.groups.get(group) {
-            Some(Group::Classic(classic)) => classic.check_offset_delete().map(|()| {
-                let delete = |place: &(Arc<str>, i32)| {
-                    if classic.is_subscribed(&place.0) {
-                        return Err(GroupError::SubscribedToTopic);
-                    }
-                    if self.offsets.has(group, &place.0, place.1) {
-                        changes.push(offsets::tombstone(group, place));
-                    }
-                    Ok(())
-                };
-                partitions.iter().map(delete).collect()
-            }),
-            _ => Err(GroupError::GroupNotFound),
-        };
-        let (mut turn, _) = turn(self, now);
-        turn.reply(ticket, GroupReply::OffsetsDeleted(outcome));
-        let out = turn.out;
-        self.write_all(out, changes)
-    }
-
     fn share_heartbeat(
         &mut self,
         turn: &mut Turn<'_>,
@@ -448,30 +365,6 @@ impl GroupPartition {
             Some(Group::Classic(group)) => Ok(group),
             _ => Err(GroupError::UnknownMember),
         }
-    }
-
-    /// Deletes what has run out, and empty classic groups that have nothing left
-    /// (`GroupCoordinatorShard.cleanupGroupMetadata`).
-    fn expire_offsets(&mut self, now: Now, out: GroupDecision) -> GroupDecision {
-        let mut changes = Vec::new();
-        for (id, group) in &self.groups {
-            let Group::Classic(group) = group else { continue };
-            let expired = group.retention_start().map_or_else(Vec::new, |start_ms| {
-                let keeps = |topic: &str| group.is_subscribed(topic);
-                self.offsets.expired(id, now.wall_ms, self.limits.offsets_retention_ms, start_ms, keeps)
-            });
-            let all_gone = expired.len() == self.offsets.count(id);
-            changes.extend(expired);
-            if all_gone && group.is_unused() {
-                changes.push(Change::Group { group: Arc::clone(id), value: None });
-            }
-        }
-        let (mut turn, _) = turn(self, now);
-        turn.out = out;
-        let check_ms = turn.limits.offsets_retention_check_ms;
-        turn.set_timer(Timer::Retention, check_ms);
-        let out = turn.out;
-        self.write_all(out, changes)
     }
 
     fn classic_tombstones(&self, group: &str) -> Vec<Change> {

@@ -1,4 +1,31 @@
-//! Share groups: settings, errors and (in the files beside) the share-partition.
+//! Share groups: settings, errors and (in the files beside) the share-partition and the machine that owns them all.
+//!
+//! [`machine::ShareMachine`] owns every share-partition, session, member and parked fetch of a shard. In: commands,
+//! completions, facts, time. Out: submissions, replies, effects. It answers nothing before what the answer rests on
+//! is appended.
+
+pub(crate) mod acknowledge;
+pub(crate) mod acquire;
+pub(crate) mod codec;
+pub(crate) mod event;
+pub(crate) mod expire;
+pub(crate) mod holders;
+pub(crate) mod key_queue;
+pub mod limits;
+pub mod machine;
+pub(crate) mod member;
+pub mod observe;
+pub(crate) mod partition;
+pub(crate) mod recorder;
+pub(crate) mod retry;
+pub(crate) mod session;
+pub(crate) mod settled;
+pub(crate) mod snapshot;
+pub(crate) mod window;
+
+pub use limits::ShareLimits;
+pub use machine::{LeftBy, ShareCommand, ShareMachine, SharePartitionView};
+pub use observe::Bound;
 
 /// In what order a share group's records go out (`sluice.share.order`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +125,44 @@ impl ShareConfig {
     #[must_use]
     pub fn grace_ms(&self) -> i64 {
         self.disconnect_grace_ms.unwrap_or(i64::from(self.heartbeat_interval_ms) * 3 / 2)
+    }
+}
+
+/// What happened to a share-partition's records since it was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareCounters {
+    /// Records handed out.
+    pub granted: u64,
+    /// Records accepted.
+    pub accepted: u64,
+    /// Records that ended otherwise: rejected, at the delivery limit, unreadable, gaps.
+    pub archived: u64,
+    /// Records whose stored batch cannot be read (counted in `archived` too).
+    pub corrupt: u64,
+    /// Records recalled from their holder.
+    pub recalled: u64,
+    /// Acknowledgements of recalled records, which changed nothing.
+    pub acknowledged_recalled: u64,
+    /// Gap acknowledgements of records that exist, taken as releases.
+    pub gap_releases: u64,
+    /// Locks that ran out.
+    pub locks_expired: u64,
+    /// Unsettled records that left the log.
+    pub left_log: u64,
+}
+
+impl ShareCounters {
+    pub(crate) fn settled(&mut self, how: event::Settlement) {
+        match how {
+            event::Settlement::Accepted => self.accepted += 1,
+            event::Settlement::Corrupt => {
+                self.corrupt += 1;
+                self.archived += 1;
+            }
+            event::Settlement::Rejected | event::Settlement::LimitReached | event::Settlement::Gap => {
+                self.archived += 1;
+            }
+        }
     }
 }
 

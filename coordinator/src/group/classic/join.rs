@@ -7,7 +7,7 @@ use super::{ClassicGroup, State};
 use crate::command::Ticket;
 use crate::group::command::JoinGroup;
 use crate::group::context::{Parked, Turn};
-use crate::group::limits::{MEMBER_ID_SUFFIX_BYTES, NEW_MEMBER_JOIN_TIMEOUT_MS};
+use crate::group::limits::{MEMBER_ID_SUFFIX_BYTES, NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_IDS_MAX};
 use crate::group::reply::{GroupError, GroupReply, Joined};
 
 impl ClassicGroup {
@@ -60,6 +60,8 @@ impl ClassicGroup {
                 Some(old) => self.replace_static(turn, ticket, request, &old, &id),
                 None => self.add(turn, ticket, &request, id),
             }
+        } else if request.requires_known_member && self.pending.len() >= PENDING_IDS_MAX {
+            turn.refuse_join(ticket, GroupError::GroupMaxSize, &Arc::default());
         } else if request.requires_known_member {
             turn.set_timer(self.session_timer(&id), i64::from(request.session_timeout_ms));
             self.pending.insert(Arc::clone(&id));

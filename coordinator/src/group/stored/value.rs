@@ -214,7 +214,9 @@ impl StoredShareGroup {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(bytes);
         version(&mut from, 0)?;
-        Ok(Self { epoch: from.i32()?, metadata_hash: from.i64()? })
+        let value = Self { epoch: from.i32()?, metadata_hash: from.i64()? };
+        from.tags()?;
+        Ok(value)
     }
 }
 

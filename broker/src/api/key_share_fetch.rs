@@ -1,0 +1,151 @@
+//! KeyShareFetch (key 10078, v0): ours, see `protocol/schemas/KeyShareFetchRequest.json`.
+//!
+//! ShareFetch with more to say: a delivery number and an outcome for each acknowledged range, recalled ranges, limits by
+//! keys, the promise to stop at a disconnect. Answers are slim: they hold what was acquired and nothing else. Left out:
+//! standalone readers (no member), which are INVALID_REQUEST; key-hash ranges, which are hints in a group, are not
+//! followed.
+
+use std::collections::BTreeMap;
+
+use coordinator::command::{Command, KeyShareTerms, ShareFetch, ShareFetchPart};
+use coordinator::reply::{ShareFetched, SharePart};
+use protocol::messages::key_share_fetch::{
+    AcknowledgeResult, AcquiredRange, KeyShareFetchPartitionResponse, KeyShareFetchRequest,
+    KeyShareFetchResponse, KeyShareFetchTopicResponse, STOPS_AT_DISCONNECT,
+};
+use records::ids::{Offset, PartitionId};
+
+use super::coordination::{tell_member, words};
+use super::share_requests::{OPENS, Refusal, distinct, number, numbered, recalled, results, speaker, told};
+use crate::context::{CloseConnection, RequestContext};
+use crate::error_map;
+use crate::executor::{Data, FileRange, Reply};
+
+/// The acknowledgements of a request, by partition, as its answer repeats them.
+type Echoes = BTreeMap<PartitionId, Vec<AcknowledgeResult>>;
+
+/// Answers with what there is for the member, or waits for it.
+///
+/// # Errors
+/// Where the broker stops.
+pub async fn handle(
+    cx: &RequestContext,
+    request: KeyShareFetchRequest,
+) -> Result<KeyShareFetchResponse<FileRange>, CloseConnection> {
+    let (fetch, echoes) = match command(cx, request) {
+        Ok(accepted) => accepted,
+        Err(refusal) => {
+            return Ok(KeyShareFetchResponse {
+                error_code: refusal.error,
+                error_message: refusal.words(),
+                ..KeyShareFetchResponse::default()
+            });
+        }
+    };
+    tell_member(cx, &fetch.group, &fetch.member, fetch.epoch == OPENS);
+    match cx.call(Command::ShareFetch(fetch)).await? {
+        Reply::ShareFetched(Ok(fetched)) => Ok(answer(fetched, echoes)),
+        Reply::ShareFetched(Err(error)) => Ok(KeyShareFetchResponse {
+            error_code: error_map::share(&error),
+            error_message: words(&error),
+            ..KeyShareFetchResponse::default()
+        }),
+        other => unreachable!("a key-share fetch is answered by {other:?}"),
+    }
+}
+
+/// Refuses readers without membership.
+pub(super) const STANDALONE: Refusal =
+    Refusal::invalid("standalone readers are not served: name the member that ShareGroupHeartbeat knows");
+
+fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(ShareFetch, Echoes), Refusal> {
+    if request.member_id.is_none() {
+        return Err(STANDALONE);
+    }
+    let (group, member) = speaker(Some(&request.group_id), request.member_id.as_ref())?;
+    if request.flags & !STOPS_AT_DISCONNECT != 0 {
+        return Err(Refusal::invalid("unknown flags: only 1 (stops at disconnect) is defined"));
+    }
+    let parts = request.topics.into_iter().flat_map(|topic| {
+        let id = topic.topic_id;
+        topic.partitions.into_iter().map(move |part| (id, part.index, part.acknowledgements))
+    });
+    let parts = distinct(parts)?;
+    if request.session_epoch == OPENS && parts.iter().any(|(_, acks)| !acks.is_empty()) {
+        return Err(Refusal::invalid("a session begins without acknowledgements"));
+    }
+    let mut echoes = Echoes::new();
+    let part = |(partition, acks): (PartitionId, Vec<_>)| {
+        let (acks, echo) = numbered(acks);
+        echoes.insert(partition, echo);
+        ShareFetchPart { partition, acks }
+    };
+    let parts = parts.into_iter().map(part).collect();
+    let forgotten = request.forgotten_topics.into_iter().flat_map(|topic| {
+        let id = topic.topic_id;
+        topic.partitions.into_iter().map(move |index| PartitionId { topic: id, index })
+    });
+    let bytes_max = i32::try_from(cx.broker.config.fetch_bytes_max).unwrap_or(i32::MAX);
+    let fetch = ShareFetch {
+        connection: cx.connection,
+        group,
+        member,
+        epoch: request.session_epoch,
+        wait_max_ms: request.max_wait_ms.max(0),
+        bytes_min: request.min_bytes.max(0),
+        bytes_max: request.max_bytes.clamp(0, bytes_max),
+        records_max: request.max_records.max(0),
+        batch_size: i32::MAX,
+        strict: true,
+        renew: false,
+        parts,
+        forgotten: forgotten.collect(),
+        key_share: Some(KeyShareTerms {
+            keys_max: request.max_keys.max(0).unsigned_abs(),
+            records_per_key_max: request.max_records_per_key.max(0).unsigned_abs(),
+            stops_at_disconnect: request.flags & STOPS_AT_DISCONNECT != 0,
+        }),
+    };
+    Ok((fetch, echoes))
+}
+
+fn answer(fetched: ShareFetched<Data>, mut echoes: Echoes) -> KeyShareFetchResponse<FileRange> {
+    let lock_ms = fetched.lock_ms;
+    let mut topics: Vec<KeyShareFetchTopicResponse<FileRange>> = Vec::new();
+    for part in fetched.parts {
+        let topic_id = part.partition.topic;
+        let echo = echoes.remove(&part.partition).unwrap_or_default();
+        let partition = partition(part, echo, lock_ms);
+        match topics.last_mut() {
+            Some(last) if last.topic_id == topic_id => last.partitions.push(partition),
+            _ => topics.push(KeyShareFetchTopicResponse { topic_id, partitions: vec![partition] }),
+        }
+    }
+    KeyShareFetchResponse { acquisition_lock_timeout_ms: lock_ms, topics, ..KeyShareFetchResponse::default() }
+}
+
+fn partition(
+    part: SharePart<Data>,
+    echo: Vec<AcknowledgeResult>,
+    lock_ms: i32,
+) -> KeyShareFetchPartitionResponse<FileRange> {
+    let (error_code, error_message) = told(part.error.as_ref());
+    let range = |range: &coordinator::reply::AcquiredRange| AcquiredRange {
+        first_offset: range.first,
+        last_offset: range.last,
+        delivery_count: range.count,
+        delivery_number: number(range.delivery),
+    };
+    KeyShareFetchPartitionResponse {
+        index: part.partition.index,
+        error_code,
+        error_message,
+        acknowledge_results: results(echo, &part.ack_results, part.ack_error.as_ref()),
+        acquired_ranges: part.acquired.iter().map(range).collect(),
+        recalled_ranges: recalled(&part.recalled),
+        lease_ms: if part.acquired.is_empty() { -1 } else { lock_ms },
+        start_offset: if part.error.is_some() { Offset(-1) } else { part.start_offset },
+        records: part.data.map(Into::into).unwrap_or_default(),
+        ..KeyShareFetchPartitionResponse::default()
+    }
+}

@@ -1,0 +1,218 @@
+//! What the handlers of share and key-share requests share.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use coordinator::command::{AckRange, DeliveryNumber};
+use coordinator::share::ShareError;
+use protocol::messages::key_share_fetch::{AcknowledgeResult, Acknowledgement, RecalledRange};
+use protocol::messages::share_fetch::AcknowledgementBatch;
+use protocol::{ErrorCode, StrBytes};
+use records::ids::{Offset, PartitionId, TopicId};
+
+use super::coordination::{text, words};
+use crate::error_map;
+
+/// The session epoch by which a session is opened.
+pub(super) const OPENS: i32 = 0;
+
+/// Why a request is refused before it reaches the shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// The code of the whole request.
+    pub(super) error: ErrorCode,
+    /// What to do about it.
+    pub(super) message: &'static str,
+}
+
+impl Refusal {
+    pub(super) const fn invalid(message: &'static str) -> Self {
+        Self { error: ErrorCode::InvalidRequest, message }
+    }
+
+    pub(super) fn words(&self) -> Option<StrBytes> {
+        Some(StrBytes::from(self.message))
+    }
+}
+
+/// Group and member, both of which a share request must name; the group may be any string.
+pub(super) fn speaker(
+    group: Option<&StrBytes>,
+    member: Option<&StrBytes>,
+) -> Result<(Arc<str>, Arc<str>), Refusal> {
+    match (group, member) {
+        (Some(group), Some(member)) if !member.is_empty() => Ok((text(group), text(member))),
+        _ => Err(Refusal::invalid("a share request names its group and its member")),
+    }
+}
+
+/// The partitions of a request, each of which may stand in it once.
+pub(super) fn distinct<T>(
+    parts: impl IntoIterator<Item = (TopicId, i32, T)>,
+) -> Result<Vec<(PartitionId, T)>, Refusal> {
+    let mut seen = HashSet::new();
+    let check = |(topic, index, rest)| {
+        let id = PartitionId { topic, index };
+        if seen.insert(id) { Ok((id, rest)) } else { Err(Refusal::invalid("a partition is named twice")) }
+    };
+    parts.into_iter().map(check).collect()
+}
+
+/// Acknowledgements as they came; the share-partition checks them.
+pub(super) fn acknowledged(batches: &[AcknowledgementBatch]) -> Vec<AckRange> {
+    let range = |batch: &AcknowledgementBatch| AckRange {
+        first: batch.first_offset.get(),
+        last: batch.last_offset.get(),
+        types: types(&batch.types),
+        delivery: None,
+        delay_ms: None,
+        reason: None,
+    };
+    batches.iter().map(range).collect()
+}
+
+fn types(bytes: &Bytes) -> Vec<i8> {
+    bytes.iter().map(|byte| i8::from_be_bytes([*byte])).collect()
+}
+
+/// The gap type, which the key-share API does not have (its answers hold no gaps).
+const GAP: i8 = 0;
+/// A type that nobody has: the share-partition refuses its range, and no other.
+const NO_TYPE: i8 = -1;
+
+/// Acknowledgements with delivery numbers.
+pub(super) fn numbered(acknowledgements: Vec<Acknowledgement>) -> (Vec<AckRange>, Vec<AcknowledgeResult>) {
+    let split = |ack: Acknowledgement| {
+        let echo = AcknowledgeResult {
+            first_offset: ack.first_offset,
+            last_offset: ack.last_offset,
+            delivery_number: ack.delivery_number,
+            error_code: ErrorCode::None,
+        };
+        let range = AckRange {
+            first: ack.first_offset.get(),
+            last: ack.last_offset.get(),
+            types: vec![if ack.acknowledge_type == GAP { NO_TYPE } else { ack.acknowledge_type }],
+            delivery: Some(DeliveryNumber(u64::from_be_bytes(ack.delivery_number.to_be_bytes()))),
+            delay_ms: (ack.delay_ms >= 0).then_some(i64::from(ack.delay_ms)),
+            reason: ack.reason.as_ref().map(text),
+        };
+        (range, echo)
+    };
+    acknowledgements.into_iter().map(split).unzip()
+}
+
+/// What became of each acknowledgement of a partition: its own outcome, or that of all.
+pub(super) fn results(
+    mut echoes: Vec<AcknowledgeResult>,
+    outcomes: &[Result<(), ShareError>],
+    all: Option<&ShareError>,
+) -> Vec<AcknowledgeResult> {
+    for (place, echo) in echoes.iter_mut().enumerate() {
+        let error = match outcomes.get(place) {
+            Some(outcome) => outcome.as_ref().err(),
+            None => all,
+        };
+        echo.error_code = error.map_or(ErrorCode::None, error_map::share);
+    }
+    echoes
+}
+
+/// Code and words of an error that may not be there.
+pub(super) fn told(error: Option<&ShareError>) -> (ErrorCode, Option<StrBytes>) {
+    match error {
+        None => (ErrorCode::None, None),
+        Some(error) => (error_map::share(error), words(error)),
+    }
+}
+
+/// A delivery number as the wire has it.
+pub(super) const fn number(delivery: DeliveryNumber) -> i64 {
+    i64::from_be_bytes(delivery.0.to_be_bytes())
+}
+
+/// What the member must drop unworked.
+pub(super) fn recalled(ranges: &[(Offset, Offset)]) -> Vec<RecalledRange> {
+    let range = |(first, last): &(Offset, Offset)| RecalledRange {
+        first_offset: *first,
+        last_offset: *last,
+        ..RecalledRange::default()
+    };
+    ranges.iter().map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(first: i64, kind: i8, delivery: i64) -> Acknowledgement {
+        Acknowledgement {
+            first_offset: Offset(first),
+            last_offset: Offset(first + 1),
+            delivery_number: delivery,
+            acknowledge_type: kind,
+            ..Acknowledgement::default()
+        }
+    }
+
+    #[test]
+    fn a_share_request_names_group_and_member() {
+        let [group, member, empty] = ["g", "m", ""].map(StrBytes::from);
+        assert!(speaker(Some(&group), Some(&member)).is_ok());
+        assert!(speaker(Some(&empty), Some(&member)).is_ok(), "any string is a group");
+        for (group, member) in [(None, Some(&member)), (Some(&group), None), (Some(&group), Some(&empty))] {
+            assert_eq!(speaker(group, member).unwrap_err().error, ErrorCode::InvalidRequest);
+        }
+    }
+
+    #[test]
+    fn a_partition_stands_once() {
+        let topic = TopicId([1; 16]);
+        assert_eq!(distinct([(topic, 0, ()), (topic, 1, ()), (TopicId::ZERO, 0, ())]).unwrap().len(), 3);
+        assert!(distinct([(topic, 0, ()), (topic, 1, ()), (topic, 0, ())]).is_err());
+    }
+
+    #[test]
+    fn types_are_signed_bytes() {
+        let batch = AcknowledgementBatch {
+            first_offset: Offset(3),
+            last_offset: Offset(5),
+            types: Bytes::from_static(&[1, 0, 0xff]),
+        };
+        let ranges = acknowledged(&[batch]);
+        assert_eq!((ranges[0].first, ranges[0].last), (3, 5));
+        assert_eq!(ranges[0].types, [1, 0, -1]);
+    }
+
+    #[test]
+    fn delivery_numbers_come_back_as_they_were() {
+        for wire in [0, 1, -1, i64::MIN, i64::MAX] {
+            let (ranges, echoes) = numbered(vec![ack(7, 1, wire)]);
+            assert_eq!(number(ranges[0].delivery.unwrap()), wire);
+            assert_eq!(echoes[0].delivery_number, wire);
+        }
+    }
+
+    #[test]
+    fn a_gap_is_no_type_here_and_no_delay_is_the_groups() {
+        let (ranges, _) = numbered(vec![ack(7, 0, 1), Acknowledgement { delay_ms: 0, ..ack(9, 2, 1) }]);
+        assert_eq!(ranges[0].types, [-1]);
+        assert_eq!(ranges[0].delay_ms, None);
+        assert_eq!(ranges[1].delay_ms, Some(0));
+    }
+
+    #[test]
+    fn each_acknowledgement_has_its_outcome() {
+        let (_, echoes) = numbered(vec![ack(0, 1, 1), ack(2, 1, 1)]);
+        let outcomes = [Ok(()), Err(ShareError::InvalidRecordState)];
+        let codes =
+            |results: Vec<AcknowledgeResult>| results.iter().map(|r| r.error_code).collect::<Vec<_>>();
+        assert_eq!(
+            codes(results(echoes.clone(), &outcomes, None)),
+            [ErrorCode::None, ErrorCode::InvalidRecordState]
+        );
+        let all = ShareError::UnknownPartition;
+        assert_eq!(codes(results(echoes, &[], Some(&all))), [ErrorCode::UnknownTopicOrPartition; 2]);
+    }
+}

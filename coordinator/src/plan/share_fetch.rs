@@ -1,0 +1,78 @@
+//! The matching round of one share-partition: its ready records and the fetches that ask for them.
+//!
+//! With key order members take turns, one key a turn, whoever holds the fewest keys first, so that none gets a
+//! second key while another that asks has none. Without order each fetch takes what it may, first come, first
+//! served, as in Kafka.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::budget::Budget;
+use crate::share::ShareOrder;
+use crate::share::acquire::Turn;
+use crate::share::key_queue::Cursor;
+use crate::share::partition::SharePartition;
+use crate::time::Now;
+
+/// One fetch in a round.
+#[derive(Debug)]
+pub(crate) struct Bidder {
+    pub(crate) member: Arc<str>,
+    /// It acknowledges with delivery numbers.
+    pub(crate) numbered: bool,
+    /// Records of one key that it may have in flight.
+    pub(crate) per_key_max: usize,
+    /// Keys that it may hold in this share-partition.
+    pub(crate) keys_max: usize,
+    /// Never more records than asked for (order `none`; with key order always).
+    pub(crate) strict: bool,
+    pub(crate) budget: Budget,
+    /// Where it has come to in the ready sets.
+    pub(crate) cursor: Cursor,
+    /// The lock of what it was granted, and the offsets.
+    pub(crate) lock: Option<u32>,
+    pub(crate) picks: Vec<i64>,
+}
+
+/// Grants what is ready; each bidder's `picks` say what it got. `delivery` hands out a new delivery number.
+pub(crate) fn match_round(
+    partition: &mut SharePartition,
+    bidders: &mut [Bidder],
+    now: Now,
+    delivery: &mut dyn FnMut() -> u64,
+) {
+    match partition.order() {
+        ShareOrder::Key => take_turns(partition, bidders, now, delivery),
+        ShareOrder::None => {
+            for bidder in bidders.iter_mut() {
+                partition.take_unordered(bidder, now, delivery);
+            }
+        }
+    }
+    for bidder in bidders.iter_mut() {
+        partition.close_grant(bidder, now);
+    }
+}
+
+fn take_turns(
+    partition: &mut SharePartition,
+    bidders: &mut [Bidder],
+    now: Now,
+    delivery: &mut dyn FnMut() -> u64,
+) {
+    // Fewest keys first; among equals whoever had its turn longest ago.
+    let mut turns: BTreeSet<(usize, usize, usize)> = bidders
+        .iter()
+        .enumerate()
+        .map(|(index, bidder)| (partition.keys_held(&bidder.member, bidder.per_key_max), index, index))
+        .collect();
+    let mut turn = bidders.len();
+    while let Some((keys, _, index)) = turns.pop_first() {
+        turn += 1;
+        match partition.take_turn(&mut bidders[index], keys, now, delivery) {
+            Turn::Key => turns.insert((keys + 1, turn, index)),
+            Turn::Keyless => turns.insert((keys, turn, index)),
+            Turn::Done => continue,
+        };
+    }
+}

@@ -1,0 +1,265 @@
+//! The persisted events of a share-partition.
+//!
+//! Durable state changes by [`super::partition::SharePartition::apply`] of one of these and in no other way; a
+//! restart applies them again, after the snapshot. Applying is total: an event about an offset that is not in the
+//! state it expects changes nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::codec::{DecodeError, Reader, Writer};
+
+/// Version byte of an encoded event.
+const VERSION: u8 = 1;
+
+/// Inclusive, ascending, disjoint offset ranges.
+pub(crate) type Ranges = Vec<(i64, i64)>;
+
+/// One change of a share-partition's durable state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The start offset was chosen (a new share-partition) or set anew: nothing before it counts.
+    Started(i64),
+    /// Records went to a member.
+    Granted {
+        /// Who holds them.
+        member: Arc<str>,
+        /// The delivery's number.
+        delivery: u64,
+        /// The member acknowledges with delivery numbers.
+        numbered: bool,
+        /// Wall clock, milliseconds.
+        wall_ms: i64,
+        /// How long the lock lasts, milliseconds.
+        lock_ms: i64,
+        /// Which.
+        ranges: Ranges,
+    },
+    /// Records are done.
+    Settled {
+        /// Why.
+        how: Settlement,
+        /// Which.
+        ranges: Ranges,
+    },
+    /// Records came back from a member.
+    Returned {
+        /// The delivery counts towards the limit.
+        counted: bool,
+        /// Not to be delivered before this.
+        wait: Option<Wait>,
+        /// Which.
+        ranges: Ranges,
+    },
+    /// An earlier record of their key came back: they stay with their holder but are to be delivered again.
+    Recalled(Ranges),
+    /// Locks begin anew.
+    Renewed {
+        /// Wall clock, milliseconds.
+        wall_ms: i64,
+        /// How long the lock lasts, milliseconds.
+        lock_ms: i64,
+        /// Which.
+        ranges: Ranges,
+    },
+    /// The log begins here now: what lies before is done.
+    LogStarted(i64),
+}
+
+/// Why a record is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// Accepted by its holder.
+    Accepted,
+    /// Rejected by its holder.
+    Rejected,
+    /// It reached the delivery limit.
+    LimitReached,
+    /// Its stored batch cannot be read.
+    Corrupt,
+    /// The holder found nothing at its offset (order `none`: Kafka archives what a gap names).
+    Gap,
+}
+
+/// A wait that survives a restart: the full length, and when it ends by the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// Milliseconds.
+    pub(crate) full_ms: i64,
+    /// Milliseconds since the epoch.
+    pub(crate) until_wall_ms: i64,
+}
+
+impl Event {
+    /// The stored form.
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut writer = Writer::default();
+        writer.byte(VERSION);
+        match self {
+            Self::Started(at) => {
+                writer.byte(1);
+                writer.signed(*at);
+            }
+            Self::Granted { member, delivery, numbered, wall_ms, lock_ms, ranges } => {
+                writer.byte(2);
+                writer.text(member);
+                writer.fixed(*delivery);
+                writer.byte(u8::from(*numbered));
+                writer.signed(*wall_ms);
+                writer.signed(*lock_ms);
+                writer.ranges(ranges);
+            }
+            Self::Settled { how, ranges } => {
+                writer.byte(3);
+                writer.byte(match how {
+                    Settlement::Accepted => 0,
+                    Settlement::Rejected => 1,
+                    Settlement::LimitReached => 2,
+                    Settlement::Corrupt => 3,
+                    Settlement::Gap => 4,
+                });
+                writer.ranges(ranges);
+            }
+            Self::Returned { counted, wait, ranges } => {
+                writer.byte(4);
+                writer.byte(u8::from(*counted) | u8::from(wait.is_some()) << 1);
+                if let Some(wait) = wait {
+                    writer.signed(wait.full_ms);
+                    writer.signed(wait.until_wall_ms);
+                }
+                writer.ranges(ranges);
+            }
+            Self::Recalled(ranges) => {
+                writer.byte(5);
+                writer.ranges(ranges);
+            }
+            Self::Renewed { wall_ms, lock_ms, ranges } => {
+                writer.byte(6);
+                writer.signed(*wall_ms);
+                writer.signed(*lock_ms);
+                writer.ranges(ranges);
+            }
+            Self::LogStarted(at) => {
+                writer.byte(7);
+                writer.signed(*at);
+            }
+        }
+        writer.0.into()
+    }
+
+    /// From the stored form.
+    ///
+    /// # Errors
+    /// The bytes are damaged or of a version that this code does not know.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader(bytes);
+        if reader.byte()? != VERSION {
+            return Err(DecodeError);
+        }
+        let event = match reader.byte()? {
+            1 => Self::Started(reader.signed()?),
+            2 => Self::Granted {
+                member: reader.text()?,
+                delivery: reader.fixed()?,
+                numbered: reader.byte()? != 0,
+                wall_ms: reader.signed()?,
+                lock_ms: reader.signed()?,
+                ranges: reader.ranges()?,
+            },
+            3 => Self::Settled {
+                how: match reader.byte()? {
+                    0 => Settlement::Accepted,
+                    1 => Settlement::Rejected,
+                    2 => Settlement::LimitReached,
+                    3 => Settlement::Corrupt,
+                    4 => Settlement::Gap,
+                    _ => return Err(DecodeError),
+                },
+                ranges: reader.ranges()?,
+            },
+            4 => {
+                let flags = reader.byte()?;
+                let wait = if flags & 2 == 0 {
+                    None
+                } else {
+                    Some(Wait { full_ms: reader.signed()?, until_wall_ms: reader.signed()? })
+                };
+                Self::Returned { counted: flags & 1 == 1, wait, ranges: reader.ranges()? }
+            }
+            5 => Self::Recalled(reader.ranges()?),
+            6 => Self::Renewed {
+                wall_ms: reader.signed()?,
+                lock_ms: reader.signed()?,
+                ranges: reader.ranges()?,
+            },
+            7 => Self::LogStarted(reader.signed()?),
+            _ => return Err(DecodeError),
+        };
+        if reader.0.is_empty() { Ok(event) } else { Err(DecodeError) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ranges() -> impl Strategy<Value = Ranges> {
+        prop::collection::vec((0_i64..1_000, 0_i64..1_000), 0..20).prop_map(|steps| {
+            let mut at = 0;
+            let mut ranges = Vec::new();
+            for (skip, length) in steps {
+                ranges.push((at + skip, at + skip + length));
+                at += skip + length + 1;
+            }
+            ranges
+        })
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        use Settlement::{Accepted, Corrupt, Gap, LimitReached, Rejected};
+        let how = prop::sample::select(vec![Accepted, Rejected, LimitReached, Corrupt, Gap]);
+        let wait = prop::option::of((0..i64::MAX, i64::MIN..i64::MAX))
+            .prop_map(|wait| wait.map(|(full_ms, until_wall_ms)| Wait { full_ms, until_wall_ms }));
+        prop_oneof![
+            any::<i64>().prop_map(Event::Started),
+            any::<i64>().prop_map(Event::LogStarted),
+            ranges().prop_map(Event::Recalled),
+            (how, ranges()).prop_map(|(how, ranges)| Event::Settled { how, ranges }),
+            (any::<bool>(), wait, ranges()).prop_map(|(counted, wait, ranges)| Event::Returned {
+                counted,
+                wait,
+                ranges
+            }),
+            (any::<i64>(), any::<i64>(), ranges()).prop_map(|(wall_ms, lock_ms, ranges)| Event::Renewed {
+                wall_ms,
+                lock_ms,
+                ranges
+            }),
+            (".{0,40}", any::<u64>(), any::<bool>(), any::<i64>(), ranges()).prop_map(
+                |(member, delivery, numbered, wall_ms, ranges)| Event::Granted {
+                    member: member.into(),
+                    delivery,
+                    numbered,
+                    wall_ms,
+                    lock_ms: 30_000,
+                    ranges
+                }
+            ),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_comes_back_as_it_was(event in event()) {
+            prop_assert_eq!(Event::decode(&event.encode()), Ok(event));
+        }
+
+        #[test]
+        fn damaged_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = Event::decode(&bytes);
+        }
+    }
+}

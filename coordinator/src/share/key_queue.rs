@@ -1,0 +1,425 @@
+//! Key queues: whose turn it is.
+//!
+//! Per key: the undelivered offsets in order (a list through the window's slots), and the records of it that are
+//! in members' hands (its lease). Derived from them are three ready sets: `free` (anyone may take), `tired` (as
+//! free, but the record failed often: it goes out now and then while others wait), and `own` (only the member that
+//! holds the key's lease may take). What stands in none of them waits for an event that calls [`KeyQueue::refresh`].
+//! Keyless records, and every record of a group without order, are keys of their own: they stand in `free` or
+//! `tired` by themselves.
+//!
+//! Invariants: a key with records out stands in `own` or nowhere. A key whose records out have two holders (the
+//! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use records::ids::KeyHash;
+
+use super::window::{NONE, RecordState, Window};
+
+/// About what a key costs, tree and ready sets included.
+const KEY_BYTES: u64 = 76;
+/// A record that failed this often steps back behind those that did not.
+const TIRED_FROM: u16 = 3;
+/// While others are ready, one grant in this many may be a tired one.
+const TIRED_ONE_IN: u32 = 16;
+
+/// The queues of a share-partition.
+#[derive(Debug)]
+pub(crate) struct KeyQueue {
+    keys: BTreeMap<KeyHash, Key>,
+    free: BTreeSet<i64>,
+    tired: BTreeSet<i64>,
+    own: BTreeSet<(u32, i64)>,
+    keyless: BTreeSet<i64>,
+    loads: BTreeMap<u32, Load>,
+    /// Keys (not keyless records) in `free` and `tired`.
+    ready_keys: usize,
+    /// Keys with records out.
+    leased_keys: usize,
+    tired_credit: u32,
+}
+
+impl Default for KeyQueue {
+    /// The first tired record need not wait.
+    fn default() -> Self {
+        Self {
+            keys: BTreeMap::new(),
+            free: BTreeSet::new(),
+            tired: BTreeSet::new(),
+            own: BTreeSet::new(),
+            keyless: BTreeSet::new(),
+            loads: BTreeMap::new(),
+            ready_keys: 0,
+            leased_keys: 0,
+            tired_credit: TIRED_ONE_IN,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Key {
+    head: i64,
+    tail: i64,
+    place: Place,
+    out: Option<Box<Out>>,
+}
+
+/// The records of a key that are in members' hands, ascending, with their holders.
+#[derive(Debug, Default)]
+struct Out {
+    held: Vec<(i64, u32)>,
+    recalled: Vec<(i64, u32)>,
+    /// Whose load this key counts in.
+    lessee: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    Free(i64),
+    Tired(i64),
+    Own(u32, i64),
+}
+
+/// What a member holds of ordered keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Keys.
+    pub(crate) keys: usize,
+    /// Records, recalled ones included.
+    pub(crate) records: usize,
+    /// How many records of one key it may hold.
+    per_key_max: usize,
+}
+
+/// Where a record was found ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Free,
+    Tired,
+    Own,
+    Keyless,
+}
+
+/// What a member may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    /// Keys that it does not hold.
+    pub(crate) keys: bool,
+    /// More of the keys that it holds.
+    pub(crate) own: bool,
+}
+
+/// Where one fetch has come to in the ready sets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    free: i64,
+    tired: i64,
+    own: i64,
+    keyless: i64,
+}
+
+impl Cursor {
+    /// Not this one: go on behind it.
+    pub(crate) fn pass(&mut self, offset: i64, source: Source) {
+        match source {
+            Source::Free => self.free = offset + 1,
+            Source::Tired => self.tired = offset + 1,
+            Source::Own => self.own = offset + 1,
+            Source::Keyless => self.keyless = offset + 1,
+        }
+    }
+}
+
+impl KeyQueue {
+    /// The oldest record that `holder` may take, at or behind the cursor.
+    pub(crate) fn peek(&self, holder: u32, cursor: &Cursor, open: Open) -> Option<(i64, Source)> {
+        let own = self.own.range((holder, cursor.own)..=(holder, i64::MAX)).next().filter(|_| open.own);
+        let free = self.free.range(cursor.free..).next().filter(|_| open.keys);
+        let rested = free.is_none() || self.tired_credit >= TIRED_ONE_IN;
+        let tired = self.tired.range(cursor.tired..).next().filter(|_| rested && open.keys);
+        let keyless = self.keyless.range(cursor.keyless..).next();
+        [
+            own.map(|own| (own.1, Source::Own)),
+            free.map(|&at| (at, Source::Free)),
+            tired.map(|&at| (at, Source::Tired)),
+            keyless.map(|&at| (at, Source::Keyless)),
+        ]
+        .into_iter()
+        .flatten()
+        .min_by_key(|found| found.0)
+    }
+
+    /// Everything that `holder` could take now, in no order.
+    pub(crate) fn ready_for(&self, holder: u32) -> impl Iterator<Item = i64> {
+        let own = self.own.range((holder, i64::MIN)..=(holder, i64::MAX)).map(|own| own.1);
+        own.chain(self.free.iter().chain(&self.keyless).chain(&self.tired).copied())
+    }
+
+    /// The first record that keeps no order, at or behind `from`.
+    pub(crate) fn peek_keyless(&self, from: i64) -> Option<i64> {
+        self.keyless.range(from..).next().copied()
+    }
+
+    /// A record was taken: keeps the balance between rested and tired ones.
+    pub(crate) fn took(&mut self, source: Source) {
+        match source {
+            Source::Tired if !self.free.is_empty() => self.tired_credit = 0,
+            Source::Tired => {}
+            Source::Free | Source::Own | Source::Keyless => {
+                self.tired_credit = (self.tired_credit + 1).min(TIRED_ONE_IN)
+            }
+        }
+    }
+
+    /// Whether there is anything that someone may take.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready_len() > 0
+    }
+
+    /// Records that could go out now, about.
+    pub(crate) fn ready_len(&self) -> usize {
+        self.free.len() + self.tired.len() + self.own.len() + self.keyless.len()
+    }
+
+    /// Keys that are ready for anyone.
+    pub(crate) fn ready_keys(&self) -> usize {
+        self.ready_keys
+    }
+
+    /// Keys with records out.
+    pub(crate) fn leased_keys(&self) -> usize {
+        self.leased_keys
+    }
+
+    pub(crate) fn load(&self, holder: u32) -> Load {
+        self.loads.get(&holder).copied().unwrap_or_default()
+    }
+
+    /// How many records of one key `holder` may have in flight from now on.
+    pub(crate) fn limit(&mut self, window: &Window, holder: u32, per_key_max: usize) {
+        let load = self.loads.entry(holder).or_default();
+        if std::mem::replace(&mut load.per_key_max, per_key_max) == per_key_max || load.records == 0 {
+            return;
+        }
+        let keys: Vec<KeyHash> = self
+            .keys
+            .iter()
+            .filter(|(_, key)| key.out.as_ref().is_some_and(|out| out.lessee == holder))
+            .map(|(&hash, _)| hash)
+            .collect();
+        for key in keys {
+            self.refresh(window, key);
+        }
+    }
+
+    /// The member is gone and holds nothing.
+    pub(crate) fn forget(&mut self, holder: u32) {
+        self.loads.remove(&holder);
+    }
+
+    /// A record that keeps no order is to be delivered.
+    pub(crate) fn push_keyless(&mut self, window: &Window, offset: i64) {
+        if window.slot(offset).state == RecordState::Queued {
+            self.keyless.insert(offset);
+        }
+    }
+
+    /// A record that keeps no order is not to be delivered now.
+    pub(crate) fn remove_keyless(&mut self, offset: i64) {
+        self.keyless.remove(&offset);
+    }
+
+    /// A record of `key` is to be delivered: newly found, or back.
+    pub(crate) fn push(&mut self, window: &mut Window, key: KeyHash, offset: i64) {
+        let entry = self.keys.entry(key).or_insert_with(|| Key {
+            head: NONE,
+            tail: NONE,
+            place: Place::Nowhere,
+            out: None,
+        });
+        if entry.head == NONE {
+            (entry.head, entry.tail) = (offset, offset);
+            window.slot_mut(offset).next = NONE;
+        } else if entry.tail < offset {
+            window.slot_mut(entry.tail).next = offset;
+            window.slot_mut(offset).next = NONE;
+            entry.tail = offset;
+        } else if offset < entry.head {
+            window.slot_mut(offset).next = entry.head;
+            entry.head = offset;
+        } else {
+            // Behind others that came back: there are never more of them than a key may have in flight.
+            let mut before = entry.head;
+            while window.slot(before).next < offset {
+                before = window.slot(before).next;
+            }
+            let behind = window.slot(before).next;
+            window.slot_mut(offset).next = behind;
+            window.slot_mut(before).next = offset;
+        }
+        self.refresh(window, key);
+    }
+
+    /// A queued record of `key` leaves the queue; grants take the head, in which case this is one step.
+    pub(crate) fn remove(&mut self, window: &mut Window, key: KeyHash, offset: i64) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        let next = window.slot(offset).next;
+        if entry.head == offset {
+            entry.head = next;
+            if next == NONE {
+                entry.tail = NONE;
+            }
+        } else {
+            let mut before = entry.head;
+            while before != NONE && window.slot(before).next != offset {
+                before = window.slot(before).next;
+            }
+            if before == NONE {
+                return;
+            }
+            window.slot_mut(before).next = next;
+            if entry.tail == offset {
+                entry.tail = before;
+            }
+        }
+        window.slot_mut(offset).next = NONE;
+        self.refresh(window, key);
+    }
+
+    /// A record of `key` is in `holder`'s hands.
+    pub(crate) fn lend(&mut self, window: &Window, key: KeyHash, offset: i64, holder: u32, recalled: bool) {
+        let entry = self.keys.entry(key).or_insert_with(|| Key {
+            head: NONE,
+            tail: NONE,
+            place: Place::Nowhere,
+            out: None,
+        });
+        let load = self.loads.entry(holder).or_default();
+        load.records += 1;
+        let out = entry.out.get_or_insert_with(|| {
+            load.keys += 1;
+            self.leased_keys += 1;
+            Box::new(Out { lessee: holder, ..Out::default() })
+        });
+        let list = if recalled { &mut out.recalled } else { &mut out.held };
+        insert_sorted(list, (offset, holder));
+        self.refresh(window, key);
+    }
+
+    /// A record in a member's hands is to be delivered again.
+    pub(crate) fn recall(&mut self, window: &Window, key: KeyHash, offset: i64) {
+        if let Some(out) = self.keys.get_mut(&key).and_then(|entry| entry.out.as_mut())
+            && let Ok(index) = out.held.binary_search_by_key(&offset, |held| held.0)
+        {
+            let held = out.held.remove(index);
+            insert_sorted(&mut out.recalled, held);
+            self.refresh(window, key);
+        }
+    }
+
+    /// A record has left its holder's hands.
+    pub(crate) fn take_back(&mut self, window: &Window, key: KeyHash, offset: i64, holder: u32) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        let Some(out) = entry.out.as_mut() else { return };
+        out.held.retain(|held| held.0 != offset);
+        out.recalled.retain(|recalled| recalled.0 != offset);
+        if let Some(load) = self.loads.get_mut(&holder) {
+            load.records -= 1;
+        }
+        if out.held.is_empty() && out.recalled.is_empty() {
+            if let Some(load) = self.loads.get_mut(&out.lessee) {
+                load.keys -= 1;
+            }
+            self.leased_keys -= 1;
+            entry.out = None;
+        }
+        self.refresh(window, key);
+    }
+
+    /// Held records of `key` behind `offset`, ascending.
+    pub(crate) fn held_behind(&self, key: KeyHash, offset: i64) -> Vec<i64> {
+        let held = self.keys.get(&key).and_then(|entry| entry.out.as_ref()).map_or(&[][..], |out| &out.held);
+        let from = held.partition_point(|held| held.0 <= offset);
+        held[from..].iter().map(|held| held.0).collect()
+    }
+
+    /// Something about `key` has changed: finds its place among the ready ones anew.
+    pub(crate) fn refresh(&mut self, window: &Window, key: KeyHash) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        let place = place_of(window, entry, &self.loads);
+        if place != entry.place {
+            let old = std::mem::replace(&mut entry.place, place);
+            match old {
+                Place::Nowhere => {}
+                Place::Free(at) => {
+                    self.free.remove(&at);
+                    self.ready_keys -= 1;
+                }
+                Place::Tired(at) => {
+                    self.tired.remove(&at);
+                    self.ready_keys -= 1;
+                }
+                Place::Own(holder, at) => {
+                    self.own.remove(&(holder, at));
+                }
+            }
+            match place {
+                Place::Nowhere => {}
+                Place::Free(at) => {
+                    self.free.insert(at);
+                    self.ready_keys += 1;
+                }
+                Place::Tired(at) => {
+                    self.tired.insert(at);
+                    self.ready_keys += 1;
+                }
+                Place::Own(holder, at) => {
+                    self.own.insert((holder, at));
+                }
+            }
+        }
+        if entry.head == NONE && entry.out.is_none() {
+            self.keys.remove(&key);
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.keys.len() as u64 * KEY_BYTES
+    }
+}
+
+fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>) -> Place {
+    if entry.head == NONE {
+        return Place::Nowhere;
+    }
+    let head = window.slot(entry.head);
+    if head.state != RecordState::Queued {
+        return Place::Nowhere;
+    }
+    match &entry.out {
+        None if head.count >= TIRED_FROM => Place::Tired(entry.head),
+        None => Place::Free(entry.head),
+        Some(out) => {
+            let mut holders = out.held.iter().chain(&out.recalled).map(|record| record.1);
+            let one = holders.next().filter(|&first| holders.all(|holder| holder == first));
+            let behind_recalled = out.recalled.first().is_some_and(|recalled| recalled.0 < entry.head);
+            match one {
+                Some(holder)
+                    if !behind_recalled
+                        && out.held.len() + out.recalled.len()
+                            < loads.get(&holder).map_or(1, |load| load.per_key_max.max(1)) =>
+                {
+                    Place::Own(holder, entry.head)
+                }
+                _ => Place::Nowhere,
+            }
+        }
+    }
+}
+
+fn insert_sorted(list: &mut Vec<(i64, u32)>, record: (i64, u32)) {
+    let index = list.partition_point(|other| other.0 < record.0);
+    list.insert(index, record);
+}

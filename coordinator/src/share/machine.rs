@@ -1,0 +1,403 @@
+//! The share machine: all share groups of a shard.
+//!
+//! Every input may change share-partitions at once, in memory; [`ShareMachine::finish_round`] then matches ready
+//! records with the fetches that ask, hands each share-partition's events to the executor in one append, and parks
+//! or answers fetches. An answer leaves when the events that it rests on are appended and its data is built. A
+//! failed append drops the share-partition's memory, loads it anew, and fails the answers that waited.
+//!
+//! The caller runs `finish_round` after any input, and `tick` at [`ShareMachine::next_deadline`]. For each fetch
+//! that was answered it reports exactly one of `AnswerWritten` and `AnswerLost`, before `ConnectionClosed`.
+
+mod answers;
+mod describe;
+mod facts;
+mod load;
+mod requests;
+mod round;
+mod timers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use records::ids::{Offset, PartitionId};
+
+use self::answers::{Answer, Unwritten};
+use self::describe::Describe;
+use self::timers::{Timer, Timers};
+use super::acknowledge::Acknowledged;
+use super::member::Member;
+use super::observe::{Bound, Survivor};
+use super::partition::SharePartition;
+use super::{ShareConfig, ShareCounters, ShareLimits};
+use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
+use crate::io::{Completion, OpId, ShareStateId, Slice};
+use crate::outbox::{LogTable, Outbox};
+use crate::plan::budget::Budget;
+use crate::time::{Mono, Now};
+
+/// Commands that the share machine serves.
+#[derive(Clone, Debug)]
+pub enum ShareCommand {
+    /// ShareFetch or KeyShareFetch; → [`crate::reply::Reply::ShareFetched`].
+    Fetch(ShareFetch),
+    /// ShareAcknowledge or KeyShareAcknowledge; → [`crate::reply::Reply::ShareAcknowledged`].
+    Acknowledge(ShareAcknowledge),
+    /// DescribeShareGroupOffsets; → [`crate::reply::Reply::ShareOffsets`].
+    DescribeOffsets {
+        /// The group.
+        group: Arc<str>,
+        /// The partitions asked for; `None`: all that have state.
+        partitions: Option<Vec<PartitionId>>,
+    },
+    /// Delete a group's share state; the caller has seen to it that it has no members. →
+    /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
+    DeleteGroup {
+        /// The group.
+        group: Arc<str>,
+    },
+}
+
+/// How a member left its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftBy {
+    /// Its own word (heartbeat with epoch −1): it may still settle for a second.
+    Heartbeat,
+    /// It was not heard of for its session timeout.
+    SessionTimeout,
+}
+
+/// Where a share-partition stands, for operators and tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharePartitionView {
+    /// Everything below is done.
+    pub start: Offset,
+    /// How far the log was read.
+    pub scan: Offset,
+    /// Records in members' hands.
+    pub out: usize,
+    /// Records that could go out now, about.
+    pub ready: usize,
+    /// Keys with records in members' hands.
+    pub leased_keys: usize,
+    /// Records that wait for a retry.
+    pub delayed: usize,
+    /// Why it grants less than the log holds, where a bound is the reason.
+    pub bound: Option<Bound>,
+    /// About how many bytes of memory it takes.
+    pub heap_bytes: u64,
+    /// What happened since it was loaded.
+    pub counters: ShareCounters,
+}
+
+/// All share groups of a shard. `S` names bytes of a log.
+#[derive(Debug)]
+pub struct ShareMachine<S> {
+    limits: ShareLimits,
+    /// Upper 24 bits of delivery numbers.
+    boot: u32,
+    deliveries: u64,
+    /// When it heard of the time first: since then members of before a restart are gone.
+    started: Option<Mono>,
+    groups: BTreeMap<u32, Group>,
+    group_numbers: BTreeMap<Arc<str>, u32>,
+    members: BTreeMap<u32, Member>,
+    member_numbers: BTreeMap<(u32, Arc<str>), u32>,
+    spoken_for: BTreeMap<ConnectionId, BTreeSet<u32>>,
+    /// Members of which perhaps nothing is left.
+    fading: BTreeSet<u32>,
+    sessions: usize,
+    parts: BTreeMap<u32, Part>,
+    part_numbers: BTreeMap<(PartitionId, u32), u32>,
+    asks: BTreeMap<u64, Ask>,
+    ask_of: BTreeMap<Ticket, u64>,
+    /// Fetches that are answered or parked in this round.
+    unsettled_asks: BTreeSet<u64>,
+    answers: BTreeMap<u64, Answer<S>>,
+    unwritten: BTreeMap<Ticket, Unwritten>,
+    describes: BTreeMap<u64, Describe>,
+    pending_describes: BTreeSet<u64>,
+    ops: BTreeMap<OpId, Op>,
+    dirty: BTreeSet<u32>,
+    /// Share-partitions take their turn from here on.
+    turn: u32,
+    timers: Timers,
+    number_last: u64,
+    entity_last: u32,
+    stopping: bool,
+}
+
+/// A share group.
+#[derive(Debug)]
+struct Group {
+    name: Arc<str>,
+    config: Arc<ShareConfig>,
+    /// Members that heartbeat; `None` before anyone has said.
+    live: Option<BTreeSet<Arc<str>>>,
+    parts: BTreeSet<u32>,
+}
+
+/// A share-partition and what is under way for it.
+#[derive(Debug)]
+struct Part {
+    id: PartitionId,
+    group: u32,
+    state: PartState,
+    store: Option<ShareStateId>,
+    /// Raised when its memory is dropped: older submissions no longer concern it.
+    generation: u32,
+    asks: BTreeSet<u64>,
+    /// Members whose session names it.
+    interested: BTreeSet<u32>,
+    scanning: bool,
+    /// Answers that wait for the append under way.
+    flushing: Option<Vec<u64>>,
+    /// Answers that wait for events not handed out yet.
+    waiting: Vec<u64>,
+    /// Event bytes behind the snapshot, and the snapshot's own size.
+    event_bytes: u64,
+    snapshot_bytes: u64,
+    sync_due: Option<Mono>,
+}
+
+#[derive(Debug)]
+enum PartState {
+    Closed,
+    /// Its state is being read; locks that members know of, where it was in memory before.
+    Opening(Option<BTreeMap<u64, Survivor>>),
+    /// A new one: where it starts is being looked up.
+    Starting,
+    Open(Box<SharePartition>),
+}
+
+/// A fetch that is not answered yet.
+#[derive(Debug)]
+struct Ask {
+    ticket: Ticket,
+    connection: ConnectionId,
+    group: u32,
+    member: u32,
+    /// In the order in which they are served and answered.
+    parts: Vec<(PartitionId, Option<u32>)>,
+    budget: Budget,
+    bytes_min: i32,
+    batch_size: i32,
+    strict: bool,
+    numbered: bool,
+    per_key_max: usize,
+    /// The first of its session: every partition is in the answer.
+    initial: bool,
+    acked: BTreeMap<PartitionId, Acknowledged>,
+    /// What it was granted in this round.
+    grants: BTreeMap<u32, (u64, Vec<i64>)>,
+    patience: Patience,
+}
+
+/// How long a fetch may wait for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// Until then.
+    Until(Mono),
+    /// Until everything that is at hand was looked at, and until then at most.
+    Look(Mono),
+    /// No more.
+    Over,
+}
+
+/// What a submission was for.
+#[derive(Debug)]
+enum Op {
+    Open(u32, u32),
+    Start(u32, u32),
+    Scan(u32, u32),
+    Flush { part: u32, generation: u32, snapshot_bytes: Option<u64> },
+    Sync,
+    Build { answer: u64, parts: Vec<usize> },
+    Delete { ticket: Ticket, group: Arc<str> },
+    States(u64),
+}
+
+impl<S: Slice> ShareMachine<S> {
+    /// A machine without groups. `boot` is raised at every start of the broker (24 bits of it are used), so that
+    /// delivery numbers are never used twice.
+    #[must_use]
+    pub fn new(limits: ShareLimits, boot: u32) -> Self {
+        Self {
+            limits,
+            boot,
+            deliveries: 0,
+            started: None,
+            groups: BTreeMap::new(),
+            group_numbers: BTreeMap::new(),
+            members: BTreeMap::new(),
+            member_numbers: BTreeMap::new(),
+            spoken_for: BTreeMap::new(),
+            fading: BTreeSet::new(),
+            sessions: 0,
+            parts: BTreeMap::new(),
+            part_numbers: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            ask_of: BTreeMap::new(),
+            unsettled_asks: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
+            describes: BTreeMap::new(),
+            pending_describes: BTreeSet::new(),
+            ops: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            turn: 0,
+            timers: Timers::default(),
+            number_last: 0,
+            entity_last: 0,
+            stopping: false,
+        }
+    }
+
+    /// Takes one command. Its reply comes from here or from a later call.
+    pub fn command(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        command: ShareCommand,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        self.started.get_or_insert(now.mono);
+        match command {
+            ShareCommand::Fetch(fetch) => self.fetch(now, ticket, &fetch, logs, out),
+            ShareCommand::Acknowledge(request) => self.acknowledge(now, ticket, &request, out),
+            ShareCommand::DescribeOffsets { group, partitions } => {
+                self.describe_offsets(ticket, &group, partitions, out);
+            }
+            ShareCommand::DeleteGroup { group } => self.delete_group(now, ticket, &group, out),
+        }
+    }
+
+    /// Takes the end of a submission that this machine made.
+    pub fn complete(&mut self, now: Now, completion: Completion<S>, logs: &LogTable, out: &mut Outbox<S>) {
+        self.started.get_or_insert(now.mono);
+        match completion {
+            Completion::ShareStateOpened(op, result) => self.state_opened(now, op, result, logs, out),
+            Completion::OffsetFound(op, result) => self.start_found(now, op, result, logs, out),
+            Completion::Scanned(op, result) => self.scan_done(now, op, result, logs),
+            Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
+            Completion::Synced(op, _) => self.synced(op),
+            Completion::Built(op, results) => self.built(now, op, results, out),
+            Completion::ShareStateDeleted(op, result) => self.state_deleted(op, result, out),
+            Completion::ShareStates(op, result) => self.states_listed(op, result, logs, out),
+            Completion::Appended(..)
+            | Completion::Read(..)
+            | Completion::RecordsDeleted(..)
+            | Completion::Loaded(..) => {}
+        }
+    }
+
+    /// Lets everything happen that is due.
+    pub fn tick(&mut self, now: Now, _logs: &LogTable, out: &mut Outbox<S>) {
+        self.started.get_or_insert(now.mono);
+        while let Some(timer) = self.timers.pop_due(now.mono) {
+            self.due(now, timer, out);
+        }
+    }
+
+    /// When [`ShareMachine::tick`] is to be called next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    /// Where a share-partition stands; `None` while it is not loaded.
+    #[must_use]
+    pub fn view(&self, group: &str, partition: PartitionId) -> Option<SharePartitionView> {
+        let number = self.part_numbers.get(&(partition, *self.group_numbers.get(group)?))?;
+        let part = self.parts.get(number)?.open()?;
+        Some(SharePartitionView {
+            start: Offset(part.window.start()),
+            scan: Offset(part.window.scan()),
+            out: part.out,
+            ready: part.queue().ready_len(),
+            leased_keys: part.queue().leased_keys(),
+            delayed: part.waits.len(),
+            bound: if part.locks_are_full() { Some(Bound::RecordLocks) } else { part.scan_bound() },
+            heap_bytes: part.heap_bytes(),
+            counters: part.counters,
+        })
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number_last += 1;
+        self.number_last
+    }
+
+    /// Numbers groups, members and share-partitions.
+    fn next_entity(&mut self) -> u32 {
+        self.entity_last = self.entity_last.checked_add(1).expect("a run sees fewer than 2^32 members");
+        self.entity_last
+    }
+
+    fn group_number(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(&number) = self.group_numbers.get(name) {
+            return number;
+        }
+        let number = self.next_entity();
+        let config = Arc::clone(&self.limits.config);
+        self.group_numbers.insert(Arc::clone(name), number);
+        self.groups
+            .insert(number, Group { name: Arc::clone(name), config, live: None, parts: BTreeSet::new() });
+        number
+    }
+
+    fn group(&self, number: u32) -> &Group {
+        self.groups.get(&number).expect("members, parts and asks go before their group does")
+    }
+
+    fn config(&self, group: u32) -> Arc<ShareConfig> {
+        Arc::clone(&self.group(group).config)
+    }
+
+    fn find_member(&self, group: &str, member: &str) -> Option<u32> {
+        let group = *self.group_numbers.get(group)?;
+        self.member_numbers.get(&(group, Arc::from(member))).copied()
+    }
+
+    fn member_number(&mut self, group: u32, name: &Arc<str>) -> u32 {
+        let key = (group, Arc::clone(name));
+        if let Some(&number) = self.member_numbers.get(&key) {
+            return number;
+        }
+        let number = self.next_entity();
+        self.member_numbers.insert(key, number);
+        self.members.insert(number, Member::new(group, Arc::clone(name)));
+        number
+    }
+
+    fn member_mut(&mut self, number: u32) -> &mut Member {
+        self.members.get_mut(&number).expect("a member's number lives as long as the member")
+    }
+
+    /// The open share-partition of a part.
+    fn open_part(&mut self, number: u32) -> Option<&mut SharePartition> {
+        self.parts.get_mut(&number).and_then(Part::open_mut)
+    }
+}
+
+impl Part {
+    fn open(&self) -> Option<&SharePartition> {
+        match &self.state {
+            PartState::Open(partition) => Some(partition),
+            _ => None,
+        }
+    }
+
+    fn open_mut(&mut self) -> Option<&mut SharePartition> {
+        match &mut self.state {
+            PartState::Open(partition) => Some(partition),
+            _ => None,
+        }
+    }
+}
+
+/// Where the records end that a group may see.
+fn upper(logs: &LogTable, config: &ShareConfig, partition: PartitionId) -> i64 {
+    logs.get(&partition)
+        .map_or(0, |facts| if config.read_committed { facts.last_stable.get() } else { facts.end.get() })
+}

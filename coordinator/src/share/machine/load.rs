@@ -1,0 +1,206 @@
+//! Share-partitions come into memory: their stored state is read, or a new one finds where it starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use records::ids::{Offset, PartitionId};
+
+use super::{Op, Part, PartState, ShareMachine, Timer};
+use crate::command::OffsetQuery;
+use crate::io::{IoError, OpId, ShareState, Slice, Submission};
+use crate::outbox::{LogTable, Outbox, Owner};
+use crate::share::member::Loss;
+use crate::share::observe::Survivor;
+use crate::share::partition::SharePartition;
+use crate::share::{ShareError, ShareReset};
+use crate::time::{Micros, Now};
+
+impl<S: Slice> ShareMachine<S> {
+    /// The number of a group's share-partition; begins to load it where it is not in memory.
+    pub(super) fn part_number(&mut self, group: u32, id: PartitionId, out: &mut Outbox<S>) -> u32 {
+        let known = self.part_numbers.get(&(id, group)).copied();
+        let number = known.unwrap_or_else(|| {
+            let number = self.next_entity();
+            self.part_numbers.insert((id, group), number);
+            if let Some(group) = self.groups.get_mut(&group) {
+                group.parts.insert(number);
+            }
+            let part = Part {
+                id,
+                group,
+                state: PartState::Closed,
+                store: None,
+                generation: 0,
+                asks: BTreeSet::new(),
+                interested: BTreeSet::new(),
+                scanning: false,
+                flushing: None,
+                waiting: Vec::new(),
+                event_bytes: 0,
+                snapshot_bytes: 0,
+                sync_due: None,
+            };
+            self.parts.insert(number, part);
+            number
+        });
+        if self.parts.get(&number).is_some_and(|part| matches!(part.state, PartState::Closed)) {
+            self.open_state(number, None, out);
+        }
+        number
+    }
+
+    fn open_state(&mut self, number: u32, survivors: Option<BTreeMap<u64, Survivor>>, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        part.state = PartState::Opening(survivors);
+        let (partition, generation) = (part.id, part.generation);
+        let group = Arc::clone(&self.groups.get(&part.group).expect("a part goes before its group").name);
+        let op = out.submit(Owner::Share, |op| Submission::OpenShareState { op, group, partition });
+        self.ops.insert(op, Op::Open(number, generation));
+    }
+
+    pub(super) fn state_opened(
+        &mut self,
+        now: Now,
+        op: OpId,
+        result: Result<ShareState, IoError>,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        let Some(Op::Open(number, generation)) = self.ops.remove(&op) else { return };
+        let Some(part) = self.parts.get(&number).filter(|part| part.generation == generation) else { return };
+        let (id, group) = (part.id, part.group);
+        let config = self.config(group);
+        let facts = logs.get(&id).copied();
+        let loaded = result.map_err(|_| ShareError::Unavailable).and_then(|state| {
+            let recovered =
+                SharePartition::recover(Arc::clone(&config), state.snapshot.as_deref(), &state.events, now);
+            Ok((
+                state,
+                recovered.map_err(|_| ShareError::Unavailable)?,
+                facts.ok_or(ShareError::UnknownPartition)?,
+            ))
+        });
+        let Ok((state, mut partition, facts)) = loaded else { return self.load_failed(number, out) };
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        part.store = Some(state.state);
+        part.event_bytes = state.events.iter().map(|event| event.len() as u64).sum();
+        part.snapshot_bytes = state.snapshot.as_ref().map_or(0, |snapshot| snapshot.len() as u64);
+        if state.snapshot.is_some() || !state.events.is_empty() {
+            let survivors = match std::mem::replace(&mut part.state, PartState::Closed) {
+                PartState::Opening(survivors) => survivors,
+                _ => None,
+            };
+            partition.recovered(now, facts.log_start.get(), survivors.as_ref());
+            if survivors.is_none() {
+                self.adopt_holders(now, group, &partition);
+            }
+            return self.opened(number, partition);
+        }
+        match config.reset {
+            ShareReset::Earliest => self.start_part(now, number, facts.log_start.get()),
+            ShareReset::Latest => self.start_part(now, number, facts.end.get()),
+            ShareReset::ByDuration(length_ms) => {
+                part.state = PartState::Starting;
+                let query = OffsetQuery::At(now.wall_ms.saturating_sub(length_ms));
+                let op = out.submit(Owner::Share, |op| Submission::FindOffset { op, partition: id, query });
+                self.ops.insert(op, Op::Start(number, generation));
+            }
+        }
+    }
+
+    pub(super) fn start_found(
+        &mut self,
+        now: Now,
+        op: OpId,
+        result: Result<Option<(Offset, i64)>, IoError>,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        let Some(Op::Start(number, generation)) = self.ops.remove(&op) else { return };
+        let Some(part) = self.parts.get(&number).filter(|part| part.generation == generation) else { return };
+        let end = logs.get(&part.id).map(|facts| facts.end);
+        match (result, end) {
+            (Ok(found), Some(end)) => self.start_part(now, number, found.map_or(end, |found| found.0).get()),
+            _ => self.load_failed(number, out),
+        }
+    }
+
+    fn start_part(&mut self, now: Now, number: u32, at: i64) {
+        let Some(part) = self.parts.get(&number) else { return };
+        let mut partition = SharePartition::new(self.config(part.group));
+        partition.start_at(at, now);
+        self.opened(number, partition);
+    }
+
+    fn opened(&mut self, number: u32, partition: SharePartition) {
+        if let Some(part) = self.parts.get_mut(&number) {
+            part.state = PartState::Open(Box::new(partition));
+        }
+        self.dirty.insert(number);
+        self.wake_describes(number);
+    }
+
+    /// Who asked is told; the next request tries again.
+    fn load_failed(&mut self, number: u32, _out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        part.state = PartState::Closed;
+        for ask in part.asks.clone() {
+            self.impatient(ask);
+        }
+        self.wake_describes(number);
+    }
+
+    /// Drops a share-partition's memory and reads it back: an append of its events failed, so memory is ahead of
+    /// the disk.
+    pub(super) fn reload(&mut self, now: Now, number: u32, out: &mut Outbox<S>) {
+        let known = self.deliveries_out(number);
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        let survivors = part.open().map(|open| open.survivors(|delivery| known.contains_key(&delivery)));
+        part.generation += 1;
+        part.scanning = false;
+        part.flushing = None;
+        part.waiting.clear();
+        self.timers.set(Timer::Part(number), None);
+        self.open_state(number, Some(survivors.unwrap_or_default()), out);
+        // Grants of fetches that are not answered yet went with the memory.
+        for ask in self.asks.values_mut() {
+            ask.grants.remove(&number);
+        }
+        self.fail_answers(now, number, ShareError::Unavailable, out);
+    }
+
+    /// After a restart: whoever holds records is a member whose connections have just been lost with a fetch out.
+    fn adopt_holders(&mut self, now: Now, group: u32, partition: &SharePartition) {
+        let since = self.started.unwrap_or(now.mono);
+        let grace = Micros::from_ms(self.group(group).config.grace_ms());
+        for name in partition.holder_names() {
+            let number = self.member_number(group, &name);
+            let member = self.member_mut(number);
+            if member.connections.is_empty() && member.gone_since.is_none() {
+                member.gone_since = Some(since);
+                member.loss = Some(Loss::FetchOut);
+                self.timers.set(Timer::Grace(number), Some(since + grace));
+            }
+        }
+    }
+
+    /// A share-partition is gone, with its log or with its group.
+    pub(super) fn drop_part(&mut self, now: Now, number: u32, out: &mut Outbox<S>) {
+        for ask in self.parts.get(&number).map_or(BTreeSet::new(), |part| part.asks.clone()) {
+            self.impatient(ask);
+        }
+        let Some(part) = self.parts.remove(&number) else { return };
+        self.part_numbers.remove(&(part.id, part.group));
+        if let Some(group) = self.groups.get_mut(&part.group) {
+            group.parts.remove(&number);
+        }
+        self.timers.set(Timer::Part(number), None);
+        self.timers.set(Timer::Sync(number), None);
+        self.dirty.remove(&number);
+        for ask in self.asks.values_mut() {
+            ask.grants.remove(&number);
+        }
+        self.fail_answers(now, number, ShareError::UnknownPartition, out);
+        self.wake_describes(number);
+    }
+}

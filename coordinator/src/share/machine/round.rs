@@ -1,0 +1,296 @@
+//! The end of a round: matching, answering or parking fetches, reading ahead, appending events.
+
+use std::sync::Arc;
+
+use super::{Op, Part, PartState, Patience, ShareMachine, Timer, upper};
+use crate::io::{EventsAppended, IoError, OpId, Scanned, Slice, Submission};
+use crate::outbox::{LogTable, Outbox, Owner};
+use crate::plan::fairness;
+use crate::plan::share_fetch::{Bidder, match_round};
+use crate::share::ShareOrder;
+use crate::share::key_queue::Cursor;
+use crate::time::{Micros, Now};
+
+use records::ids::Offset;
+
+impl<S: Slice> ShareMachine<S> {
+    /// Matches, answers, parks, reads ahead and appends what the inputs since the last call call for.
+    pub fn finish_round(&mut self, now: Now, logs: &LogTable, out: &mut Outbox<S>) {
+        self.started.get_or_insert(now.mono);
+        let mut touched = std::collections::BTreeSet::new();
+        // Answering may change share-partitions again: until nothing moves.
+        loop {
+            let dirty = std::mem::take(&mut self.dirty);
+            // Each share-partition comes first in its turn, so that small fetches of several starve none.
+            let (later, first) = dirty.iter().copied().partition::<Vec<u32>, _>(|&part| part <= self.turn);
+            for part in first.into_iter().chain(later) {
+                self.match_part(now, part, logs);
+                self.read_ahead(part, logs, out);
+            }
+            touched.extend(dirty);
+            for ask in std::mem::take(&mut self.unsettled_asks) {
+                self.settle_ask(now, ask, logs, out);
+            }
+            if self.dirty.is_empty() {
+                break;
+            }
+        }
+        for part in touched {
+            self.append_events(now, part, out);
+            let deadline = self.parts.get(&part).and_then(Part::open).and_then(|open| open.next_deadline());
+            self.timers.set(Timer::Part(part), deadline);
+        }
+        self.answer_describes(logs, out);
+        self.forget_members();
+    }
+
+    /// One matching round of a share-partition.
+    fn match_part(&mut self, now: Now, number: u32, logs: &LogTable) {
+        let Some(part) = self.parts.get(&number) else { return };
+        let config = Arc::clone(&self.group(part.group).config);
+        let upper = upper(logs, &config, part.id);
+        if part.asks.is_empty()
+            || part.open().is_none_or(|open| !open.queue().is_ready() || !open.may_grant(upper))
+        {
+            return;
+        }
+        let asks: Vec<u64> = part.asks.iter().copied().filter(|&ask| self.may_take(now, ask)).collect();
+        let group = self.group(part.group);
+        let live = match &group.live {
+            Some(live) => live.len(),
+            None => part.interested.len(),
+        };
+        let mut bidders: Vec<Bidder> = asks
+            .iter()
+            .map(|number| {
+                let ask = &self.asks[number];
+                Bidder {
+                    member: Arc::clone(&self.members[&ask.member].name),
+                    numbered: ask.numbered,
+                    per_key_max: ask.per_key_max,
+                    keys_max: usize::MAX,
+                    strict: ask.strict,
+                    budget: ask.budget,
+                    cursor: Cursor::default(),
+                    lock: None,
+                    picks: Vec::new(),
+                }
+            })
+            .collect();
+        let (boot, mut deliveries) = (self.boot, self.deliveries);
+        let Some(open) = self.open_part(number) else { return };
+        if config.order == ShareOrder::Key && config.hold_target_ms > 0 {
+            let keys_max = fairness::keys_max(open.keys_to_share(), live);
+            bidders.iter_mut().for_each(|bidder| bidder.keys_max = keys_max);
+        }
+        match_round(open, &mut bidders, now, &mut || {
+            deliveries += 1;
+            u64::from(boot & 0xff_ffff) << 40 | deliveries & 0xff_ffff_ffff
+        });
+        let mut granted = false;
+        for (ask, bidder) in asks.into_iter().zip(bidders) {
+            if let Some(lock) = bidder.lock {
+                granted = true;
+                let delivery = open_delivery(self.parts.get(&number), lock);
+                if let Some(state) = self.asks.get_mut(&ask) {
+                    state.budget = bidder.budget;
+                    state.grants.insert(number, (delivery, bidder.picks));
+                }
+                self.unsettled_asks.insert(ask);
+            }
+        }
+        self.deliveries = deliveries;
+        if granted {
+            self.turn = number;
+        }
+    }
+
+    /// Whether a fetch takes part: it has room, and there is enough for it to be worth an answer.
+    fn may_take(&self, now: Now, number: u64) -> bool {
+        let Some(ask) = self.asks.get(&number) else { return false };
+        if ask.budget.is_spent() || self.members[&ask.member].left_until.is_some() {
+            return false;
+        }
+        let Ok(bytes_min) = u64::try_from(ask.bytes_min) else { return true };
+        let waits = matches!(ask.patience, Patience::Until(until) if until > now.mono);
+        if bytes_min <= 1 || !waits {
+            return true;
+        }
+        let name = &self.members[&ask.member].name;
+        let mut sum = 0;
+        for part in ask.parts.iter().filter_map(|(_, part)| self.parts.get(&(*part)?)?.open()) {
+            sum += part.ready_bytes(name, bytes_min - sum);
+            if sum >= bytes_min {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Answers a fetch, or parks it.
+    fn settle_ask(&mut self, now: Now, number: u64, logs: &LogTable, out: &mut Outbox<S>) {
+        let Some(ask) = self.asks.get(&number) else { return };
+        let answers = !ask.grants.is_empty()
+            || match ask.patience {
+                Patience::Over => true,
+                Patience::Until(until) => until <= now.mono,
+                Patience::Look(until) => until <= now.mono || !self.is_busy(number, logs),
+            };
+        if answers {
+            return self.answer_fetch(now, number, out);
+        }
+        if let Patience::Until(until) | Patience::Look(until) = ask.patience {
+            if let Patience::Look(_) = ask.patience {
+                self.unsettled_asks.insert(number);
+            }
+            self.timers.set(Timer::Ask(number), Some(until));
+        }
+    }
+
+    /// Whether disk work is under way that may bring records for this fetch.
+    fn is_busy(&self, number: u64, logs: &LogTable) -> bool {
+        let Some(ask) = self.asks.get(&number) else { return false };
+        ask.parts.iter().filter_map(|(_, part)| self.parts.get(&(*part)?)).any(|part| match &part.state {
+            PartState::Closed => false,
+            PartState::Opening(_) | PartState::Starting => true,
+            PartState::Open(open) => {
+                let config = &self.group(part.group).config;
+                part.scanning || open.wants_scan(upper(logs, config, part.id))
+            }
+        })
+    }
+
+    /// Reads on in the log, where someone is interested and there is something new.
+    fn read_ahead(&mut self, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get(&number) else { return };
+        let upper = upper(logs, &self.group(part.group).config, part.id);
+        if part.scanning
+            || part.interested.is_empty()
+            || part.open().is_none_or(|open| !open.wants_scan(upper))
+        {
+            return;
+        }
+        let (partition, generation) = (part.id, part.generation);
+        let from = part.open().map_or(0, |open| open.window.scan());
+        let bytes_max = self.limits.scan_bytes_max;
+        let op = out.submit(Owner::Share, |op| Submission::Scan {
+            op,
+            partition,
+            from: Offset(from),
+            upper: Offset(upper),
+            bytes_max,
+        });
+        self.ops.insert(op, Op::Scan(number, generation));
+        if let Some(part) = self.parts.get_mut(&number) {
+            part.scanning = true;
+        }
+    }
+
+    pub(super) fn scan_done(
+        &mut self,
+        now: Now,
+        op: OpId,
+        result: Result<Scanned, IoError>,
+        logs: &LogTable,
+    ) {
+        let Some(Op::Scan(number, generation)) = self.ops.remove(&op) else { return };
+        let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
+            return;
+        };
+        part.scanning = false;
+        let log_start = logs.get(&part.id).map(|facts| facts.log_start.get());
+        let Some(open) = part.open_mut() else { return };
+        match result {
+            Ok(scanned) => {
+                open.scanned(&scanned);
+                self.dirty.insert(number);
+            }
+            Err(IoError::OutOfRange) => {
+                // The log's start has overtaken the scan.
+                if let Some(start) = log_start.filter(|&start| start > open.window.scan()) {
+                    open.log_started(start);
+                    self.dirty.insert(number);
+                } else {
+                    self.timers.set(Timer::Part(number), Some(now.mono + SCAN_RETRY));
+                }
+            }
+            // Tried again when something else happens to this share-partition, and soon in any case.
+            Err(_) => self.timers.set(Timer::Part(number), Some(now.mono + SCAN_RETRY)),
+        }
+    }
+
+    /// Hands a share-partition's events to the executor: one append at a time, so that a failed one leaves nothing
+    /// behind it.
+    fn append_events(&mut self, now: Now, number: u32, out: &mut Outbox<S>) {
+        let snapshot_after = self.limits.snapshot_after_bytes;
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        let (Some(state), generation) = (part.store, part.generation) else { return };
+        if part.flushing.is_some() {
+            return;
+        }
+        let PartState::Open(open) = &mut part.state else { return };
+        if !open.has_events() {
+            return;
+        }
+        let events = open.take_events();
+        let mut snapshot_bytes = None;
+        let op = if part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
+            let snapshot = open.snapshot();
+            snapshot_bytes = Some(snapshot.len() as u64);
+            out.submit(Owner::Share, |op| Submission::WriteSnapshot { op, state, snapshot })
+        } else {
+            out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })
+        };
+        part.flushing = Some(std::mem::take(&mut part.waiting));
+        self.ops.insert(op, Op::Flush { part: number, generation, snapshot_bytes });
+        let sync_ms = self.groups.get(&part.group).map_or(0, |group| group.config.sync_ms);
+        let due = *part.sync_due.get_or_insert(now.mono + Micros::from_ms(sync_ms));
+        self.timers.set(Timer::Sync(number), Some(due));
+    }
+
+    pub(super) fn flushed(
+        &mut self,
+        now: Now,
+        op: OpId,
+        result: Result<EventsAppended, IoError>,
+        out: &mut Outbox<S>,
+    ) {
+        let Some(Op::Flush { part: number, generation, snapshot_bytes }) = self.ops.remove(&op) else {
+            return;
+        };
+        let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
+            return;
+        };
+        match result {
+            Ok(appended) => {
+                part.event_bytes = appended.bytes_since_snapshot;
+                part.snapshot_bytes = snapshot_bytes.unwrap_or(part.snapshot_bytes);
+                for answer in part.flushing.take().unwrap_or_default() {
+                    self.events_written(now, answer, number, out);
+                }
+                self.dirty.insert(number);
+            }
+            Err(_) => self.reload(now, number, out),
+        }
+    }
+
+    pub(super) fn sync(&mut self, number: u32, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        part.sync_due = None;
+        let partition = part.id;
+        let op = out.submit(Owner::Share, |op| Submission::Sync { op, partition });
+        self.ops.insert(op, Op::Sync);
+    }
+
+    /// A failed sync poisons the log until a restart: the next append fails and tells those who wait.
+    pub(super) fn synced(&mut self, op: OpId) {
+        self.ops.remove(&op);
+    }
+}
+
+/// A scan that failed is tried again after this long.
+const SCAN_RETRY: Micros = Micros(1_000_000);
+
+fn open_delivery(part: Option<&Part>, lock: u32) -> u64 {
+    part.and_then(Part::open).map_or(0, |open| open.delivery_of(lock))
+}

@@ -1,0 +1,241 @@
+//! What a share-partition learns: of records, from scans of the log; of its holders, after a restart.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::event::{Settlement, Wait};
+use super::partition::{SharePartition, unscanned};
+use super::recorder::Change;
+use super::retry;
+use super::window::{RecordState, Slot};
+use super::{ShareOrder, key_queue::KeyQueue};
+use crate::io::{Scanned, ScannedKind, ScannedRecord};
+use crate::time::{Micros, Mono, Now};
+
+/// Records that are looked ahead for are this many at most: more would only make the queues longer.
+const READY_AHEAD_MAX: usize = 16 * 1_024;
+
+/// Why a share-partition grants less than the log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// `sluice.share.window.bytes`: the window is full of records that cannot go out.
+    WindowBytes,
+    /// `share.partition.max.record.locks`: so many records are in members' hands.
+    RecordLocks,
+    /// `share.partition.max.record.locks`, order `none`: the distance from the start offset (Kafka's limit).
+    Span,
+}
+
+/// A lock that was known to be out when a share-partition was loaded anew while the broker ran.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Survivor {
+    pub(crate) since: Mono,
+    pub(crate) ends: Option<Mono>,
+}
+
+impl SharePartition {
+    /// Takes in what a scan from the scan offset found; says whether records were found.
+    pub(crate) fn scanned(&mut self, scanned: &Scanned) -> bool {
+        let before = self.queue.ready_len();
+        let mut cursor = self.window.scan();
+        for batch in &scanned.batches {
+            match &batch.kind {
+                ScannedKind::Data(records) => {
+                    for (index, record) in records.iter().enumerate() {
+                        let offset = record.offset.get();
+                        if offset < cursor {
+                            continue;
+                        }
+                        self.gap(cursor, offset - 1);
+                        self.found(record, index + 1 == records.len());
+                        cursor = offset + 1;
+                    }
+                }
+                ScannedKind::Control | ScannedKind::Aborted => {}
+                ScannedKind::Corrupt => {
+                    let first = batch.base.get().max(cursor);
+                    self.gap(cursor, first - 1);
+                    self.poison_unread(first, batch.last.get());
+                    cursor = cursor.max(batch.last.get() + 1);
+                }
+            }
+            self.gap(cursor, batch.last.get());
+            cursor = cursor.max(batch.last.get() + 1);
+        }
+        self.gap(cursor, scanned.next.get() - 1);
+        self.window.scanned_to(cursor.max(scanned.next.get()));
+        self.window.advance();
+        self.queue.ready_len() != before
+    }
+
+    /// Whether it is worth reading on below `upper`.
+    pub(crate) fn wants_scan(&self, upper: i64) -> bool {
+        self.window.scan() < upper
+            && (self.window.scan() < self.recovery_until
+                || (self.scan_bound().is_none() && self.queue.ready_len() < READY_AHEAD_MAX))
+    }
+
+    /// Why it does not read on, where a bound is the reason.
+    pub(crate) fn scan_bound(&self) -> Option<Bound> {
+        if self.config.order == ShareOrder::None {
+            let ahead = self.window.scan() - self.window.start();
+            return (ahead >= 2 * i64::from(self.config.record_locks_max)).then_some(Bound::Span);
+        }
+        (self.heap_bytes() >= self.config.window_bytes_max).then_some(Bound::WindowBytes)
+    }
+
+    /// Whether a restart's leftovers are all known, so that granting is safe.
+    pub(crate) fn may_grant(&self, upper: i64) -> bool {
+        self.window.scan() >= self.recovery_until.min(upper)
+    }
+
+    fn found(&mut self, record: &ScannedRecord, batch_end: bool) {
+        let offset = record.offset.get();
+        if offset < self.window.start() || self.window.settled().contains(offset) {
+            return;
+        }
+        let known = self.window.get(offset).copied();
+        if known.is_some_and(|slot| slot.scanned) {
+            return;
+        }
+        let slot = Slot {
+            key: record.key,
+            bytes: record.bytes,
+            scanned: true,
+            batch_end,
+            ..known.unwrap_or_else(unscanned)
+        };
+        self.window.insert(offset, slot);
+        if slot.is_out() {
+            self.lend(offset, &slot);
+        } else {
+            self.enqueue(offset, &slot);
+        }
+    }
+
+    /// Offsets without a record. What was known of them before a restart has left the log meanwhile.
+    fn gap(&mut self, first: i64, last: i64) {
+        if first > last {
+            return;
+        }
+        let stale: Vec<(i64, bool)> =
+            self.window.range(first, last).map(|(offset, slot)| (offset, slot.is_out())).collect();
+        for &(offset, out) in &stale {
+            if out {
+                // Its holder still has to say what became of it.
+                self.window.slot_mut(offset).scanned = true;
+            } else {
+                self.settle(offset, Settlement::Gap);
+                self.note(Change::Settled(Settlement::Gap), offset);
+            }
+        }
+        let mut from = first;
+        for (offset, _) in stale {
+            self.window.settle_gap(from, offset - 1);
+            from = offset + 1;
+        }
+        self.window.settle_gap(from, last);
+    }
+
+    /// A stored batch that cannot be read goes the group's poison way, as one event.
+    fn poison_unread(&mut self, first: i64, last: i64) {
+        let first = first.max(self.window.start());
+        let mut from = first;
+        while from <= last {
+            let at = self.window.settled().next_absent(from);
+            if at > last {
+                break;
+            }
+            if self.window.get(at).is_some_and(Slot::is_out) {
+                self.window.slot_mut(at).scanned = true;
+            } else {
+                self.settle(at, Settlement::Corrupt);
+                self.window.settle_gap(at, at);
+                self.note(Change::Settled(Settlement::Corrupt), at);
+            }
+            from = at + 1;
+        }
+    }
+
+    /// Ends a recovery: gives locks their ends and opens the share-partition.
+    ///
+    /// After a restart of the broker (`survivors` is `None`) each lock has what is left of it, and what it ends
+    /// with does not count; without order everything returns at once, as in Kafka. Where only this share-partition
+    /// was loaded anew, locks that members know of go on as they were and all others return.
+    pub(crate) fn recovered(
+        &mut self,
+        now: Now,
+        log_start: i64,
+        survivors: Option<&BTreeMap<u64, Survivor>>,
+    ) {
+        let locks: Vec<(u32, u64, i64, i64)> = self
+            .holders
+            .locks()
+            .map(|(number, lock)| (number, lock.delivery, lock.wall_ms, lock.lock_ms))
+            .collect();
+        for (number, delivery, wall_ms, lock_ms) in locks {
+            match survivors {
+                Some(survivors) => match survivors.get(&delivery) {
+                    Some(&Survivor { since, ends: Some(ends) }) => self.holders.begin(number, since, ends),
+                    Some(Survivor { ends: None, .. }) => {}
+                    None => self.return_lock(number, false, now),
+                },
+                None if self.config.order == ShareOrder::None => self.return_lock(number, false, now),
+                None => {
+                    let left = wall_ms.saturating_add(lock_ms).saturating_sub(now.wall_ms).clamp(0, lock_ms);
+                    self.holders.set_restarted(number);
+                    self.holders.ends(number, Some(now.mono + Micros::from_ms(left)));
+                }
+            }
+        }
+        self.recovery_until =
+            self.window.slots().filter(|(_, slot)| !slot.scanned).last().map_or(0, |(offset, _)| offset + 1);
+        self.log_started(log_start);
+        self.window.advance();
+    }
+
+    /// Locks that members know of, by delivery number: what [`SharePartition::recovered`] needs when this memory
+    /// is dropped while the broker runs.
+    pub(crate) fn survivors(&self, known: impl Fn(u64) -> bool) -> BTreeMap<u64, Survivor> {
+        self.holders
+            .locks()
+            .filter(|(_, lock)| lock.ends.is_some() || known(lock.delivery))
+            .map(|(_, lock)| (lock.delivery, Survivor { since: lock.since, ends: lock.ends }))
+            .collect()
+    }
+
+    /// Members that hold records here.
+    pub(crate) fn holder_names(&self) -> Vec<Arc<str>> {
+        let holding = self.holders.all().filter(|(_, holder)| !holder.out.is_empty());
+        holding.map(|(_, holder)| Arc::clone(&holder.name)).collect()
+    }
+
+    /// A record of a snapshot that waits.
+    pub(super) fn delay(&mut self, offset: i64, wait: Wait, now: Now) {
+        let slot = self.window.slot_mut(offset);
+        slot.state = RecordState::Delayed;
+        let slot = *slot;
+        self.insert_wait(offset, wait, now.mono + retry::left(wait, now));
+        if slot.scanned {
+            self.enqueue(offset, &slot);
+        }
+    }
+
+    /// A record of a snapshot that is out.
+    pub(super) fn restore_out(&mut self, offset: i64, lock: u32, recalled: bool) {
+        let slot = self.window.slot_mut(offset);
+        slot.state = if recalled { RecordState::Recalled } else { RecordState::Held };
+        slot.lock = lock;
+        let slot = *slot;
+        self.holders.put(lock, offset);
+        self.out += 1;
+        if slot.scanned {
+            self.lend(offset, &slot);
+        }
+    }
+
+    /// What the queues say, for those who ask why nothing goes out.
+    pub(crate) fn queue(&self) -> &KeyQueue {
+        &self.queue
+    }
+}

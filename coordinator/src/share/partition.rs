@@ -1,0 +1,381 @@
+//! One share-partition: its durable state, the queues derived from it, and every change of a record's state.
+//!
+//! Each change of a single record is one function here ([`SharePartition::hold`], [`SharePartition::settle`],
+//! [`SharePartition::give_back`], [`SharePartition::recall`], [`SharePartition::renew`]): it changes the durable
+//! part and keeps the queues in step. Decisions (`acquire`, `acknowledge`, `expire`) call them and note an event
+//! for each; [`SharePartition::apply`] calls the same ones for stored events. So what a decision does and what a
+//! restart makes of it cannot differ. The caller appends [`SharePartition::take_events`] and holds its answers
+//! until that is done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use records::ids::KeyHash;
+
+use super::event::{Event, Settlement, Wait};
+use super::holders::{Holders, Lock};
+use super::key_queue::KeyQueue;
+use super::recorder::{Change, Recorder};
+use super::retry;
+use super::window::{NO_LOCK, NONE, RecordState, Slot, Window};
+use super::{ShareConfig, ShareCounters, ShareOrder};
+use crate::time::{Micros, Mono, Now};
+
+/// A share-partition in memory.
+#[derive(Debug)]
+pub(crate) struct SharePartition {
+    pub(super) config: Arc<ShareConfig>,
+    pub(super) window: Window,
+    pub(super) holders: Holders,
+    pub(super) queue: KeyQueue,
+    /// Delayed records: the stored wait and its end on the monotonic clock.
+    pub(super) waits: BTreeMap<i64, (Wait, Mono)>,
+    wait_ends: BTreeSet<(Mono, i64)>,
+    /// Records in members' hands.
+    pub(super) out: usize,
+    /// After a restart nothing is granted before the scan has come here: an earlier record of a key might be in
+    /// someone's hands unseen.
+    pub(super) recovery_until: i64,
+    pub(super) recorder: Recorder,
+    pub(super) counters: ShareCounters,
+}
+
+impl SharePartition {
+    /// An empty one; its start offset comes with [`Event::Started`].
+    pub(crate) fn new(config: Arc<ShareConfig>) -> Self {
+        Self {
+            config,
+            window: Window::default(),
+            holders: Holders::default(),
+            queue: KeyQueue::default(),
+            waits: BTreeMap::new(),
+            wait_ends: BTreeSet::new(),
+            out: 0,
+            recovery_until: 0,
+            recorder: Recorder::default(),
+            counters: ShareCounters::default(),
+        }
+    }
+
+    /// Changes durable state as a stored event says.
+    pub(crate) fn apply(&mut self, event: &Event, now: Now) {
+        match event {
+            Event::Started(at) => {
+                *self = Self { counters: self.counters, ..Self::new(Arc::clone(&self.config)) };
+                self.window.reset(*at);
+            }
+            Event::Granted { member, delivery, numbered, wall_ms, lock_ms, ranges } => {
+                let holder = self.holders.find_or_add(member);
+                let lock = self.holders.open(Lock {
+                    holder,
+                    delivery: *delivery,
+                    numbered: *numbered,
+                    wall_ms: *wall_ms,
+                    lock_ms: *lock_ms,
+                    since: now.mono,
+                    ends: None,
+                    records: 0,
+                    restarted: false,
+                });
+                // A grant names every record: its ranges are no wider than the answer was.
+                for &(first, last) in ranges {
+                    for offset in first..=last {
+                        if offset >= self.window.start() && !self.window.settled().contains(offset) {
+                            self.hold(offset, lock);
+                        }
+                    }
+                }
+                self.holders.drop_empty(lock);
+            }
+            Event::Settled { how, ranges } => {
+                for &(first, last) in ranges {
+                    for offset in self.offsets(first, last) {
+                        self.settle(offset, *how);
+                    }
+                    self.window.settle_gap(first, last);
+                }
+                self.window.advance();
+            }
+            Event::Returned { counted, wait, ranges } => {
+                for offset in self.offsets_in(ranges) {
+                    self.give_back(offset, *counted, *wait, now);
+                }
+            }
+            Event::Recalled(ranges) => {
+                for offset in self.offsets_in(ranges) {
+                    self.recall(offset);
+                }
+            }
+            Event::Renewed { wall_ms, lock_ms, ranges } => {
+                let mut renewed = BTreeMap::new();
+                for offset in self.offsets_in(ranges) {
+                    self.renew(offset, *wall_ms, *lock_ms, now, &mut renewed);
+                }
+            }
+            Event::LogStarted(at) => self.drop_below(*at),
+        }
+    }
+
+    /// Events that were decided on and are to be appended, in order.
+    pub(crate) fn take_events(&mut self) -> Vec<Bytes> {
+        self.recorder.take()
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        !self.recorder.is_empty()
+    }
+
+    /// Chooses the start offset of a new share-partition.
+    pub(crate) fn start_at(&mut self, at: i64, now: Now) {
+        let event = Event::Started(at);
+        self.apply(&event, now);
+        self.recorder.event(&event);
+    }
+
+    /// The log begins at `at` now: what lies before is lost to retention, or was deleted.
+    pub(crate) fn log_started(&mut self, at: i64) {
+        if at > self.window.start() {
+            self.counters.left_log += self.window.range(self.window.start(), at - 1).count() as u64;
+            self.drop_below(at);
+            self.recorder.event(&Event::LogStarted(at));
+        }
+    }
+
+    /// Takes new settings; another order re-sorts the queues, and what members hold stays with them.
+    pub(crate) fn configure(&mut self, config: Arc<ShareConfig>) {
+        let order = self.config.order;
+        self.config = config;
+        if self.config.order != order {
+            self.rebuild_queues();
+        }
+    }
+
+    /// The next moment at which something happens by itself.
+    pub(crate) fn next_deadline(&self) -> Option<Mono> {
+        let lock = self.holders.first_end().map(|end| end.0);
+        let wait = self.wait_ends.first().map(|end| end.0);
+        lock.into_iter().chain(wait).min()
+    }
+
+    /// The first wait that is over.
+    pub(super) fn wait_over(&self, now: Mono) -> Option<i64> {
+        self.wait_ends.first().filter(|end| end.0 <= now).map(|end| end.1)
+    }
+
+    /// The key whose order a record keeps; `None` for keyless ones, and in a group without order.
+    pub(super) fn key_of(&self, slot: &Slot) -> Option<KeyHash> {
+        slot.key.filter(|_| self.config.order == ShareOrder::Key)
+    }
+
+    /// Records at or above the start offset that are not settled, up to `end`.
+    pub(crate) fn lag(&self, end: i64) -> i64 {
+        (end - self.window.scan()).max(0) + i64::try_from(self.window.len()).unwrap_or(i64::MAX)
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.window.heap_bytes() + self.queue.heap_bytes()
+    }
+
+    fn offsets(&self, first: i64, last: i64) -> Vec<i64> {
+        self.window.range(first, last).map(|(offset, _)| offset).collect()
+    }
+
+    fn offsets_in(&self, ranges: &[(i64, i64)]) -> Vec<i64> {
+        ranges.iter().flat_map(|range| self.offsets(range.0, range.1)).collect()
+    }
+
+    // ---- changes of one record -------------------------------------------------------------------------------
+
+    /// A record comes into the hands of the lock's holder.
+    pub(super) fn hold(&mut self, offset: i64, lock: u32) {
+        match self.window.get(offset).copied() {
+            None => self.window.insert(offset, unscanned()),
+            Some(slot) if slot.is_out() => self.take_out(offset, &slot),
+            Some(slot) => self.unqueue(offset, &slot),
+        }
+        let slot = self.window.slot_mut(offset);
+        slot.state = RecordState::Held;
+        slot.lock = lock;
+        let slot = *slot;
+        let holder = self.holders.put(lock, offset);
+        self.out += 1;
+        self.window.granted(offset);
+        if let Some(key) = self.key_of(&slot).filter(|_| slot.scanned) {
+            self.queue.lend(&self.window, key, offset, holder, false);
+        }
+    }
+
+    /// A record is done.
+    pub(super) fn settle(&mut self, offset: i64, how: Settlement) {
+        let Some(slot) = self.window.get(offset).copied() else { return };
+        if slot.is_out() {
+            self.take_out(offset, &slot);
+        } else {
+            self.unqueue(offset, &slot);
+        }
+        self.window.settle(offset);
+        self.counters.settled(how);
+    }
+
+    /// A record comes back from its holder.
+    pub(super) fn give_back(&mut self, offset: i64, counted: bool, wait: Option<Wait>, now: Now) {
+        let Some(slot) = self.window.get(offset).copied().filter(Slot::is_out) else { return };
+        self.take_out(offset, &slot);
+        let left = wait.map(|wait| (wait, now.mono + retry::left(wait, now)));
+        let slot = self.window.slot_mut(offset);
+        slot.state = if left.is_some() { RecordState::Delayed } else { RecordState::Queued };
+        slot.count = slot.count.saturating_add(u16::from(counted));
+        let slot = *slot;
+        if let Some((wait, end)) = left {
+            self.insert_wait(offset, wait, end);
+        }
+        if slot.scanned {
+            self.enqueue(offset, &slot);
+        }
+    }
+
+    /// A record in a member's hands is to be delivered again.
+    pub(super) fn recall(&mut self, offset: i64) {
+        let Some(slot) = self.window.get_mut(offset) else { return };
+        if slot.state == RecordState::Held {
+            slot.state = RecordState::Recalled;
+            let slot = *slot;
+            if let Some(key) = self.key_of(&slot).filter(|_| slot.scanned) {
+                self.queue.recall(&self.window, key, offset);
+            }
+        }
+    }
+
+    /// A record's lock begins anew. `renewed` maps the locks of one renewal from old to new.
+    pub(super) fn renew(
+        &mut self,
+        offset: i64,
+        wall_ms: i64,
+        lock_ms: i64,
+        now: Now,
+        renewed: &mut BTreeMap<u32, u32>,
+    ) {
+        let Some(slot) = self.window.get(offset).copied().filter(Slot::is_out) else { return };
+        let Some(old) = self.holders.lock(slot.lock).cloned() else { return };
+        let lock = *renewed.entry(slot.lock).or_insert_with(|| {
+            let ends = Some(now.mono + Micros::from_ms(lock_ms));
+            self.holders.open(Lock { wall_ms, lock_ms, ends, records: 0, restarted: false, ..old })
+        });
+        self.holders.take(slot.lock, offset);
+        self.holders.put(lock, offset);
+        self.window.slot_mut(offset).lock = lock;
+    }
+
+    pub(super) fn insert_wait(&mut self, offset: i64, wait: Wait, end: Mono) {
+        self.waits.insert(offset, (wait, end));
+        self.wait_ends.insert((end, offset));
+    }
+
+    /// A wait is over.
+    pub(super) fn end_wait(&mut self, offset: i64) {
+        if let Some((_, end)) = self.waits.remove(&offset) {
+            self.wait_ends.remove(&(end, offset));
+        }
+        let Some(slot) = self.window.get_mut(offset) else { return };
+        if slot.state == RecordState::Delayed {
+            slot.state = RecordState::Queued;
+            let slot = *slot;
+            if slot.scanned {
+                match self.key_of(&slot) {
+                    Some(key) => self.queue.refresh(&self.window, key),
+                    None => self.queue.push_keyless(&self.window, offset),
+                }
+            }
+        }
+    }
+
+    fn drop_below(&mut self, at: i64) {
+        for offset in self.offsets(i64::MIN, at - 1) {
+            let slot = *self.window.slot(offset);
+            if slot.is_out() {
+                self.take_out(offset, &slot);
+            } else {
+                self.unqueue(offset, &slot);
+            }
+            self.window.settle(offset);
+        }
+        self.window.start_at(at);
+    }
+
+    /// Out of its holder's hands, and not yet anywhere else.
+    fn take_out(&mut self, offset: i64, slot: &Slot) {
+        let holder = self.holders.take(slot.lock, offset);
+        self.out -= 1;
+        self.window.slot_mut(offset).lock = NO_LOCK;
+        if let Some(key) = self.key_of(slot).filter(|_| slot.scanned) {
+            self.queue.take_back(&self.window, key, offset, holder);
+        }
+    }
+
+    /// Into the queue of its key, or among the keyless.
+    pub(super) fn enqueue(&mut self, offset: i64, slot: &Slot) {
+        match self.key_of(slot) {
+            Some(key) => self.queue.push(&mut self.window, key, offset),
+            None => self.queue.push_keyless(&self.window, offset),
+        }
+    }
+
+    /// Out of the queue, its wait forgotten.
+    fn unqueue(&mut self, offset: i64, slot: &Slot) {
+        if let Some((_, end)) = self.waits.remove(&offset) {
+            self.wait_ends.remove(&(end, offset));
+        }
+        if slot.scanned {
+            match self.key_of(slot) {
+                Some(key) => self.queue.remove(&mut self.window, key, offset),
+                None => self.queue.remove_keyless(offset),
+            }
+        }
+    }
+
+    /// Sorts every record of the window into the queues anew.
+    fn rebuild_queues(&mut self) {
+        self.queue = KeyQueue::default();
+        let slots: Vec<(i64, Slot)> =
+            self.window.slots().filter(|(_, slot)| slot.scanned).map(|(at, slot)| (at, *slot)).collect();
+        for (offset, slot) in slots {
+            self.window.slot_mut(offset).next = NONE;
+            if slot.is_out() {
+                self.lend(offset, &slot);
+            } else {
+                self.enqueue(offset, &slot);
+            }
+        }
+    }
+
+    /// Tells the queue of a record that is out.
+    pub(super) fn lend(&mut self, offset: i64, slot: &Slot) {
+        if let Some(key) = self.key_of(slot)
+            && let Some(lock) = self.holders.lock(slot.lock)
+        {
+            let (holder, recalled) = (lock.holder, slot.state == RecordState::Recalled);
+            self.queue.lend(&self.window, key, offset, holder, recalled);
+        }
+    }
+
+    /// Notes a change that was made.
+    pub(super) fn note(&mut self, change: Change, offset: i64) {
+        self.recorder.note(change, offset);
+    }
+}
+
+/// A record that events tell of before the scan has come to it.
+pub(super) fn unscanned() -> Slot {
+    Slot {
+        key: None,
+        next: NONE,
+        bytes: 0,
+        lock: NO_LOCK,
+        count: 0,
+        state: RecordState::Queued,
+        scanned: false,
+        batch_end: false,
+    }
+}

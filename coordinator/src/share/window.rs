@@ -1,0 +1,188 @@
+//! The window: the offsets of a share-partition from its start offset to its scan offset that are not settled.
+//!
+//! Invariants: every offset below `start` is done. An offset in `start..scan` is settled if and only if it has no
+//! slot. Behind `scan` there are only slots of records that were in members' hands before a restart, until the
+//! scan has come to them again.
+
+use std::collections::BTreeMap;
+
+use records::ids::KeyHash;
+
+use super::settled::Settled;
+
+/// "No record" in a slot's list and for a lock.
+pub(crate) const NONE: i64 = -1;
+pub(crate) const NO_LOCK: u32 = 0;
+
+/// About what a slot costs, tree included: what the window's bound is counted in.
+const SLOT_BYTES: u64 = 72;
+
+/// Where an unsettled record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordState {
+    /// Undelivered, or back: to be delivered when it is its turn.
+    Queued,
+    /// As queued, but not before its wait is over.
+    Delayed,
+    /// In a member's hands.
+    Held,
+    /// In a member's hands, but to be delivered again whatever that member does with it.
+    Recalled,
+}
+
+/// One unsettled record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    /// Its key's hash; known once it is scanned.
+    pub(crate) key: Option<KeyHash>,
+    /// The next queued record of its key.
+    pub(crate) next: i64,
+    /// Its size.
+    pub(crate) bytes: u32,
+    /// The lock under which it is held.
+    pub(crate) lock: u32,
+    /// Deliveries that count and failed.
+    pub(crate) count: u16,
+    pub(crate) state: RecordState,
+    /// Key and size are known (else it was only heard of in events, after a restart).
+    pub(crate) scanned: bool,
+    /// The last record of its stored batch.
+    pub(crate) batch_end: bool,
+}
+
+impl Slot {
+    /// In a member's hands, wanted or not.
+    pub(crate) fn is_out(&self) -> bool {
+        matches!(self.state, RecordState::Held | RecordState::Recalled)
+    }
+}
+
+/// The window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    slots: BTreeMap<i64, Slot>,
+    settled: Settled,
+    start: i64,
+    scan: i64,
+    /// Behind the highest offset that was ever granted.
+    acquired_end: i64,
+}
+
+impl Window {
+    /// An empty window at `at`.
+    pub(crate) fn reset(&mut self, at: i64) {
+        *self = Self { start: at, scan: at, acquired_end: at, ..Self::default() };
+    }
+
+    /// As a snapshot says: slots are inserted afterwards.
+    pub(crate) fn restore(&mut self, start: i64, scan: i64, acquired_end: i64) {
+        *self = Self { start, scan, acquired_end, ..Self::default() };
+    }
+
+    pub(crate) fn start(&self) -> i64 {
+        self.start
+    }
+
+    pub(crate) fn scan(&self) -> i64 {
+        self.scan
+    }
+
+    pub(crate) fn acquired_end(&self) -> i64 {
+        self.acquired_end
+    }
+
+    pub(crate) fn granted(&mut self, offset: i64) {
+        self.acquired_end = self.acquired_end.max(offset + 1);
+    }
+
+    pub(crate) fn settled(&self) -> &Settled {
+        &self.settled
+    }
+
+    pub(crate) fn get(&self, offset: i64) -> Option<&Slot> {
+        self.slots.get(&offset)
+    }
+
+    pub(crate) fn get_mut(&mut self, offset: i64) -> Option<&mut Slot> {
+        self.slots.get_mut(&offset)
+    }
+
+    /// A slot that must be there.
+    pub(crate) fn slot(&self, offset: i64) -> &Slot {
+        self.slots.get(&offset).expect("queues and holders name only offsets with a slot")
+    }
+
+    pub(crate) fn slot_mut(&mut self, offset: i64) -> &mut Slot {
+        self.slots.get_mut(&offset).expect("queues and holders name only offsets with a slot")
+    }
+
+    pub(crate) fn insert(&mut self, offset: i64, slot: Slot) {
+        self.slots.insert(offset, slot);
+    }
+
+    /// Unsettled records.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (i64, &Slot)> {
+        self.slots.iter().map(|(&offset, slot)| (offset, slot))
+    }
+
+    /// Slots in `first..=last`; empty where the range is none.
+    pub(crate) fn range(&self, first: i64, last: i64) -> impl DoubleEndedIterator<Item = (i64, &Slot)> {
+        let range = (first <= last).then(|| self.slots.range(first..=last));
+        range.into_iter().flatten().map(|(&offset, slot)| (offset, slot))
+    }
+
+    /// A record is done: its slot goes.
+    pub(crate) fn settle(&mut self, offset: i64) -> Option<Slot> {
+        if offset >= self.start {
+            self.settled.insert(offset, offset);
+        }
+        self.slots.remove(&offset)
+    }
+
+    /// Offsets that hold no record for a consumer: gaps, markers, aborted ones. Slots in them stay.
+    pub(crate) fn settle_gap(&mut self, first: i64, last: i64) {
+        let first = first.max(self.start);
+        if first <= last {
+            self.settled.insert(first, last);
+        }
+    }
+
+    /// The scan has come to `to`.
+    pub(crate) fn scanned_to(&mut self, to: i64) {
+        self.scan = self.scan.max(to);
+    }
+
+    /// Moves the start offset over what is done, and the scan offset over what needs no scan; says whether the
+    /// start moved.
+    pub(crate) fn advance(&mut self) -> bool {
+        let behind = self.settled.next_absent(self.scan);
+        self.scan = behind;
+        let start = self.slots.first_key_value().map_or(self.scan, |(&first, _)| first.min(self.scan));
+        if start <= self.start {
+            return false;
+        }
+        self.start = start;
+        self.settled.remove_below(start);
+        true
+    }
+
+    /// The log begins at `at`: nothing below counts any more. Slots below must be gone already.
+    pub(crate) fn start_at(&mut self, at: i64) {
+        if at > self.start {
+            self.start = at;
+            self.scan = self.scan.max(at);
+            self.acquired_end = self.acquired_end.max(at);
+            self.settled.remove_below(at);
+        }
+        self.advance();
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.slots.len() as u64 * SLOT_BYTES + self.settled.heap_bytes()
+    }
+}
