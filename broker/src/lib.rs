@@ -11,6 +11,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod context;
+#[cfg(feature = "demo")]
 pub mod demo;
 pub mod dispatch;
 pub mod entropy;
