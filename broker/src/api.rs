@@ -100,14 +100,18 @@ pub async fn handle(cx: &RequestContext, request: Request) -> Result<Served, Clo
         Request::InitProducerId(request) => {
             Response::InitProducerId(init_producer_id::handle(cx, request).await)
         }
-        Request::DescribeConfigs(request) => Response::DescribeConfigs(describe_configs::handle(cx, &request)),
+        Request::DescribeConfigs(request) => {
+            Response::DescribeConfigs(describe_configs::handle(cx, &request))
+        }
         Request::CreatePartitions(request) => {
             Response::CreatePartitions(create_partitions::handle(cx, request).await)
         }
         Request::IncrementalAlterConfigs(request) => {
             Response::IncrementalAlterConfigs(incremental_alter_configs::handle(cx, request).await)
         }
-        Request::DescribeCluster(request) => Response::DescribeCluster(describe_cluster::handle(cx, &request)),
+        Request::DescribeCluster(request) => {
+            Response::DescribeCluster(describe_cluster::handle(cx, &request))
+        }
         Request::ListConfigResources(request) => {
             Response::ListConfigResources(list_config_resources::handle(cx, &request))
         }

@@ -419,9 +419,9 @@ pub fn check_group_config(
 fn check_partitions(count: i32) -> Result<(), CatalogError> {
     match count {
         1..=PARTITIONS_MAX => Ok(()),
-        _ if count > PARTITIONS_MAX => {
-            Err(CatalogError::Policy(format!("{count} partitions are too many: use {PARTITIONS_MAX} at most")))
-        }
+        _ if count > PARTITIONS_MAX => Err(CatalogError::Policy(format!(
+            "{count} partitions are too many: use {PARTITIONS_MAX} at most"
+        ))),
         _ => Err(CatalogError::Partitions(format!(
             "{count} partitions are not possible: use 1 to {PARTITIONS_MAX}, or -1 for the default"
         ))),

@@ -22,11 +22,10 @@ pub fn handle(
     request: &ApiVersionsRequest,
 ) -> Result<ApiVersionsResponse, CloseConnection> {
     let mut answer = ApiVersionsResponse::default();
-    let error = if cx.api_version >= 3
-        && !(is_plain(&request.client_software_name) && is_plain(&request.client_software_version))
-    {
-        ErrorCode::InvalidRequest
-    } else if cx.api_version >= 5 && request.cluster_id.is_some() != (request.node_id != -1) {
+    let names_software =
+        is_plain(&request.client_software_name) && is_plain(&request.client_software_version);
+    let means_half = request.cluster_id.is_some() != (request.node_id != -1);
+    let error = if (cx.api_version >= 3 && !names_software) || (cx.api_version >= 5 && means_half) {
         ErrorCode::InvalidRequest
     } else if cx.api_version >= 5 && means_another(cx, request) {
         ErrorCode::RebootstrapRequired
@@ -76,9 +75,10 @@ fn add_features(cx: &RequestContext, answer: &mut ApiVersionsResponse) {
 
 /// Whether the client means another cluster or node (case W19).
 fn means_another(cx: &RequestContext, request: &ApiVersionsRequest) -> bool {
-    request.cluster_id.as_ref().is_some_and(|id| {
-        **id != *cx.broker.cluster_id || request.node_id != cx.broker.node_id
-    })
+    request
+        .cluster_id
+        .as_ref()
+        .is_some_and(|id| **id != *cx.broker.cluster_id || request.node_id != cx.broker.node_id)
 }
 
 /// Letters and digits, with dots and dashes between them (`ApiVersionsRequest.isValid`).

@@ -29,8 +29,7 @@ pub async fn handle(
     request: DeleteRecordsRequest,
 ) -> Result<DeleteRecordsResponse, CloseConnection> {
     let image = cx.broker.catalog.image();
-    let cuts: Vec<Vec<(i32, Cut)>> =
-        request.topics.iter().map(|topic| cuts(cx, &image, topic)).collect();
+    let cuts: Vec<Vec<(i32, Cut)>> = request.topics.iter().map(|topic| cuts(cx, &image, topic)).collect();
     drop(image);
     let command: Vec<(PartitionId, DeleteTo)> =
         cuts.iter().flatten().filter_map(|(_, cut)| cut.as_ref().ok().copied()).collect();

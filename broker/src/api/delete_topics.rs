@@ -45,11 +45,7 @@ fn named(topic: DeleteTopicState) -> Named {
     (topic.name, topic.topic_id)
 }
 
-async fn delete(
-    cx: &RequestContext,
-    (name, id): &Named,
-    timeout_ms: i32,
-) -> Result<Arc<Topic>, Refusal> {
+async fn delete(cx: &RequestContext, (name, id): &Named, timeout_ms: i32) -> Result<Arc<Topic>, Refusal> {
     let image = cx.broker.catalog.image();
     let found = match name {
         Some(_) if !id.is_zero() => return Err(Refusal::invalid("both name and id are given: give one")),

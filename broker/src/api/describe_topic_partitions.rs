@@ -38,7 +38,8 @@ pub fn handle(
         Some(cursor) => {
             let is_named = request.topics.is_empty() || wanted.contains_key(&cursor.topic_name);
             if cursor.partition_index < 0 || !is_named {
-                let refused = |topic: &StrBytes| failed(topic, ErrorCode::InvalidRequest, authorized::NOT_ASKED);
+                let refused =
+                    |topic: &StrBytes| failed(topic, ErrorCode::InvalidRequest, authorized::NOT_ASKED);
                 answer.topics = request.topics.iter().map(|topic| refused(&topic.name)).collect();
                 return answer;
             }

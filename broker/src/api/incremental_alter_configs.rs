@@ -9,10 +9,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use protocol::StrBytes;
 use protocol::wire::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use protocol::wire::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use protocol::wire::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
-use protocol::StrBytes;
 
 use super::refusal::Refusal;
 use super::resource::{self, ResourceType};

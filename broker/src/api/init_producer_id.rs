@@ -5,8 +5,8 @@
 //! transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, one of the few codes that every client
 //! takes as final, and a line in the log says why (case W17).
 
-use protocol::ErrorCode;
 use protocol::wire::{InitProducerIdRequest, InitProducerIdResponse};
+use protocol::{ErrorCode, StrBytes};
 
 use crate::context::RequestContext;
 
@@ -26,7 +26,7 @@ pub async fn handle(cx: &RequestContext, request: InitProducerIdRequest) -> Init
 }
 
 async fn id(cx: &RequestContext, request: &InitProducerIdRequest) -> Result<i64, ErrorCode> {
-    if request.transactional_id.as_ref().is_some_and(|id| id.is_empty()) {
+    if request.transactional_id.as_ref().is_some_and(StrBytes::is_empty) {
         return Err(ErrorCode::InvalidRequest);
     }
     if (request.producer_id == -1) != (request.producer_epoch == -1) {

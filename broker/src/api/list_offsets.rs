@@ -143,7 +143,11 @@ mod tests {
     fn special_times_have_their_first_version() {
         for (timestamp, since) in [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11)] {
             for version in 1..=11 {
-                assert_eq!(query(version, timestamp).is_some(), version >= since, "{timestamp} in v{version}");
+                assert_eq!(
+                    query(version, timestamp).is_some(),
+                    version >= since,
+                    "{timestamp} in v{version}"
+                );
             }
         }
         assert_eq!(query(11, -7), None);

@@ -58,17 +58,18 @@ pub(super) fn broker(cx: &RequestContext, name: &str) -> Result<BrokerName, Refu
         _ if name.is_empty() => Ok(BrokerName::All),
         Ok(id) if id == this => Ok(BrokerName::This),
         Ok(id) => Err(Refusal::invalid(format!("there is no broker {id}: name {this}"))),
-        Err(_) => Err(Refusal::invalid(format!(
-            "{} is not a broker's number: name {this}",
-            name.escape_debug()
-        ))),
+        Err(_) => {
+            Err(Refusal::invalid(format!("{} is not a broker's number: name {this}", name.escape_debug())))
+        }
     }
 }
 
 /// The refusal of kinds that this broker has none of.
 pub(super) fn not_served(kind: ResourceType) -> Refusal {
     Refusal::invalid(match kind {
-        ResourceType::BrokerLogger => "loggers cannot be described or changed here: set RUST_LOG at the start",
+        ResourceType::BrokerLogger => {
+            "loggers cannot be described or changed here: set RUST_LOG at the start"
+        }
         ResourceType::ClientMetrics => "metrics of clients are not served here: read them at the clients",
         ResourceType::Topic | ResourceType::Broker | ResourceType::Group => "this resource is not served",
     })

@@ -126,11 +126,7 @@ fn altered(
 mod tests {
     use super::*;
 
-    fn topic_after(
-        before: &Overrides,
-        name: &str,
-        change: Change,
-    ) -> Result<Option<String>, CatalogError> {
+    fn topic_after(before: &Overrides, name: &str, change: Change) -> Result<Option<String>, CatalogError> {
         let changes = [(name.to_owned(), change)];
         Ok(altered_topic(&Config::defaults(), before, &changes)?.get(name).cloned())
     }

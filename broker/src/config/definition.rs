@@ -146,14 +146,12 @@ impl Kind {
                 Err(format!("{trimmed} is not served so far, use {}", words.join(" or ")))
             }
             Self::Served(words, _) => one_of(trimmed, words),
-            Self::List(words) => entries(trimmed, |entry| {
-                words.is_empty() || words.contains(&entry)
-            })
-            .map_err(|entry| match entry.as_str() {
-                "" => "an entry of the list is empty".to_owned(),
-                _ if words.is_empty() => format!("{entry} is no entry"),
-                _ => format!("{entry} is not one of {}", words.join(", ")),
-            }),
+            Self::List(words) => entries(trimmed, |entry| words.is_empty() || words.contains(&entry))
+                .map_err(|entry| match entry.as_str() {
+                    "" => "an entry of the list is empty".to_owned(),
+                    _ if words.is_empty() => format!("{entry} is no entry"),
+                    _ => format!("{entry} is not one of {}", words.join(", ")),
+                }),
             Self::Replicas if trimmed == "*" => Ok(trimmed.to_owned()),
             Self::Replicas => entries(trimmed, is_replica)
                 .map_err(|_| "expected * or a list such as 0:1,1:1 of PARTITION:BROKER".to_owned()),

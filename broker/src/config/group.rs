@@ -244,7 +244,11 @@ mod tests {
         for (name, low, high) in bounds {
             let definition = super::super::find(GROUP, name).unwrap();
             for good in [low, high] {
-                assert_eq!(check(&config, definition, &good.to_string()).unwrap(), good.to_string(), "{name}");
+                assert_eq!(
+                    check(&config, definition, &good.to_string()).unwrap(),
+                    good.to_string(),
+                    "{name}"
+                );
             }
             for bad in [low - 1, high + 1] {
                 assert!(check(&config, definition, &bad.to_string()).is_err(), "{name}={bad}");
