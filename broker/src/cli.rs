@@ -43,6 +43,9 @@ enum Command {
     /// Run a broker until SIGTERM or SIGINT.
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
+    /// Show the main job on real data: one partition, many workers, every key in order.
+    #[cfg(feature = "demo")]
+    Demo(crate::demo::DemoArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -52,5 +55,13 @@ pub fn main() -> ExitCode {
     logging::start();
     match arguments.command {
         Command::Serve(serve) => serve.run().into(),
+        #[cfg(feature = "demo")]
+        Command::Demo(demo) => match crate::demo::run(&demo) {
+            Ok(()) => Exit::Success.into(),
+            Err(error) => {
+                eprintln!("sluice demo: {error}");
+                Exit::Runtime.into()
+            }
+        },
     }
 }

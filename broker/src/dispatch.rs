@@ -47,6 +47,10 @@ pub enum Served {
     Later(Pin<Box<dyn Future<Output = Result<Option<Response>, CloseConnection>> + Send>>),
 }
 
+/// Requests of a client of this name panic in their handler, in tests of what a panic may touch (case B12).
+#[cfg(test)]
+pub(crate) const PANICKING_CLIENT: &str = "panic";
+
 /// Checks key and version and decodes header and body.
 ///
 /// # Errors
@@ -90,6 +94,8 @@ pub fn decode(frame: &Bytes) -> Result<Decoded, CloseConnection> {
 /// # Errors
 /// Where the connection is to be closed.
 pub async fn serve(cx: &RequestContext, request: Request) -> Result<Served, CloseConnection> {
+    #[cfg(test)]
+    assert_ne!(&*cx.client_id, PANICKING_CLIENT, "the test hook of a handler that panics");
     api::handle(cx, request).await
 }
 

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod context;
+#[cfg(feature = "demo")]
 pub mod demo;
 pub mod dispatch;
 pub mod entropy;
@@ -18,5 +19,6 @@ pub mod error_map;
 pub mod executor;
 pub mod fetch_session;
 pub mod members_seen;
+pub mod metrics;
 pub mod net;
 pub mod start;

@@ -6,6 +6,8 @@ mod listener;
 mod progress;
 mod registry;
 mod sendfile;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use listener::serve;

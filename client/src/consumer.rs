@@ -208,12 +208,18 @@ where
             tokio::select! {
                 _ = &mut until => break,
                 Some(ended) = membership.join_next() => ended.unwrap_or(Ok(()))?,
-                Ok(()) = assignments.changed() => stale = !self.assign(&assignments.borrow_and_update().clone()).await?,
+                Ok(()) = assignments.changed() => {
+                    let assignment = assignments.borrow_and_update().clone();
+                    stale = !self.assign(&assignment).await?;
+                }
                 Some(ended) = self.drivers.join_next_with_id() => {
                     self.lost(ended)?;
                     stale = true;
                 }
-                () = retry => stale = !self.assign(&assignments.borrow().clone()).await?,
+                () = retry => {
+                    let assignment = assignments.borrow().clone();
+                    stale = !self.assign(&assignment).await?;
+                }
             }
         }
         self.stop.cancel();

@@ -37,6 +37,8 @@ pub enum What {
     Success,
     /// Work on a record failed; it is released next.
     Release,
+    /// Work on a record was dropped unfinished, since its lease was lost.
+    Abandoned,
     /// The client was told that an acknowledgement failed.
     AckFailed,
     /// The test killed the client; written by the test, with the time before it did.
@@ -54,6 +56,7 @@ impl What {
             "start" => Self::Start,
             "success" => Self::Success,
             "release" => Self::Release,
+            "abandoned" => Self::Abandoned,
             "ack-failed" => Self::AckFailed,
             "killed" => Self::Killed,
             "end" => Self::End,

@@ -250,7 +250,7 @@ fn attempts(events: &[Event], report: &mut Report) -> Vec<Attempt> {
                     done.push(Attempt { end_ns: event.at_ns, ..before });
                 }
             }
-            What::Success | What::Release => {
+            What::Success | What::Release | What::Abandoned => {
                 report.releases += usize::from(event.what == What::Release);
                 if let Some(attempt) = open.remove(&place) {
                     let succeeded = event.what == What::Success;

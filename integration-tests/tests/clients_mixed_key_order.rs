@@ -1,4 +1,4 @@
-//! One key-ordered share group of mixed, unmodified clients, while members come, go and crash (O1, O2, O4, O5).
+//! One key-ordered share group of mixed clients, unmodified ones and our own, while members come, go and crash (O1, O2, O4, O5).
 //!
 //! `SLUICE_MIXED_REPEAT=20` repeats each run that often. With `SLUICE_TEST_TARGET=kafka` the runs are made against
 //! Apache Kafka, which keeps no order: then only losses fail.
@@ -56,6 +56,9 @@ fn run(crash: bool) -> Option<Report> {
     run.add_member(Client::Java42, "java-4.2", &[("commit", "sync")])?;
     run.add_member(Client::FranzGo, "franz-go", &[])?;
     run.add_member(Client::Librdkafka, "librdkafka", &[])?;
+    if broker.is_sluice() {
+        run.add_member(Client::KeyShare, "key-share", &[])?;
+    }
     run.add_producer(Client::FranzGo, "producer-go", LOAD)?;
     run.add_producer(Client::Librdkafka, "producer-librdkafka", LOAD)?;
 
@@ -72,6 +75,10 @@ fn run(crash: bool) -> Option<Report> {
     run.add_member(Client::Librdkafka, "librdkafka-late", &[("commit", "sync")])?;
     run.wait_for_done(RECORDS * 6 / 10, LIMIT);
     run.stop_member("java-4.2");
+    if broker.is_sluice() {
+        run.kill_member("key-share");
+        run.add_member(Client::KeyShare, "key-share-late", &[("concurrency", "8")])?;
+    }
     run.add_member(Client::Java44, "java-4.4-late", &[("ack", "implicit")])?;
     run.wait_for_done(RECORDS, LIMIT);
 

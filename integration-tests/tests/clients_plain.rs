@@ -19,7 +19,8 @@ fn places(events: &[Event], what: What) -> Vec<(i64, Option<String>)> {
 #[test]
 fn every_client_reads_what_every_client_wrote() {
     let codecs = ["none", "gzip", "snappy", "lz4", "zstd"];
-    let readers: Vec<Client> = Client::ALL.into_iter().filter(|&client| client != Client::KafkaJs).collect();
+    let readers: Vec<Client> =
+        Client::PLAIN.into_iter().filter(|&client| client != Client::KafkaJs).collect();
     write_and_read(&codecs, &readers);
 }
 
@@ -37,7 +38,7 @@ fn write_and_read(codecs: &[&str], readers: &[Client]) {
     let logs = tempfile::tempdir().expect("a temporary folder can be made");
 
     let mut produced = Vec::new();
-    for (client, codec) in Client::ALL.into_iter().zip(codecs.iter().cycle()) {
+    for (client, codec) in Client::PLAIN.into_iter().zip(codecs.iter().cycle()) {
         let Some(probe) = Probe::require(client, Role::Produce, &format!("produce-{client:?}")) else {
             return;
         };
@@ -50,7 +51,7 @@ fn write_and_read(codecs: &[&str], readers: &[Client]) {
     }
     produced.sort();
     let offsets: HashSet<i64> = produced.iter().map(|(offset, _)| *offset).collect();
-    assert_eq!(offsets.len(), RECORDS_EACH * Client::ALL.len(), "two records were told the same offset");
+    assert_eq!(offsets.len(), RECORDS_EACH * Client::PLAIN.len(), "two records were told the same offset");
 
     for &client in readers {
         let name = format!("consume-{client:?}");

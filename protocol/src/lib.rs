@@ -35,6 +35,8 @@ pub use header::{Preamble, RequestHeader};
 /// The generated messages of the ordinary APIs. All are `#[non_exhaustive]`: build them from
 /// `Default::default()` and assign the fields.
 pub use kafka_wire as wire;
+/// The primitives of the generated codec: for those who speak an ordinary API from the client's side.
+pub use kafka_wire_core as wire_core;
 /// A UTF-8 string that borrows the frame which it came in.
 pub use kafka_wire_core::{StrBytes, Uuid};
 pub use limits::decoded_bytes_max;

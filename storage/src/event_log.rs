@@ -176,9 +176,10 @@ impl EventLog {
         Ok(self.since_snapshot)
     }
 
+    /// Cuts a failed write off for good: a power cut must not bring back what was refused.
     fn undo(&mut self, file: &dyn DiskFile, error: io::Error) -> StorageError {
         let path = self.path(self.generation);
-        if let Err(second) = file.set_len(self.len) {
+        if let Err(second) = file.set_len(self.len).and_then(|()| file.sync_data()) {
             tracing::error!(path, %error, %second, "a failed append to an event log cannot be cut back");
             self.broken = true;
         }

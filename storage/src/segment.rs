@@ -171,10 +171,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Cuts off what a failed write left behind the last whole batch.
+    /// Cuts off what a failed write left behind the last whole batch, for good: a power cut must not bring it back
+    /// in the place of what is written there next.
     pub(crate) fn cut_back(&mut self) -> io::Result<()> {
         let size = self.size;
-        self.log.get()?.set_len(size)
+        let file = self.log.get()?;
+        file.set_len(size)?;
+        file.sync_data()
     }
 
     /// Enters a batch at `position` into the indexes, where one is due (Kafka's `LogSegment.append`).

@@ -1,9 +1,11 @@
 //! What each submission of a shard means to the logs: one function for every executor that has [`Logs`].
 
+mod share;
+
 use bytes::{Bytes, BytesMut};
 use coordinator::command::{DeleteTo, OffsetQuery};
 use coordinator::io::{
-    AppendError, Appended, Completion, DeleteError, IoError, LogFacts, OpId, Origin, ReadPart, Submission,
+    AppendError, Appended, Completion, DeleteError, IoError, LogFacts, Origin, ReadPart, Submission,
 };
 use records::Batches;
 use records::ids::{Offset, PartitionId};
@@ -30,7 +32,25 @@ pub fn serve(submission: Submission, logs: &mut Logs, metadata: &Metadata, now_m
             Completion::RecordsDeleted(op, delete_records(logs, partition, to))
         }
         Submission::Load { op, partition } => Completion::Loaded(op, load(logs, partition)),
-        other => serve_share(other, logs, metadata),
+        Submission::Scan { op, partition, from, upper, bytes_max } => {
+            Completion::Scanned(op, share::scan(logs, partition, from, upper, bytes_max))
+        }
+        Submission::Build { op, parts } => Completion::Built(op, share::build(logs, &parts)),
+        Submission::OpenShareState { op, group, partition } => {
+            Completion::ShareStateOpened(op, share::open(logs, metadata, &group, partition))
+        }
+        Submission::AppendEvents { op, state, events } => {
+            Completion::EventsAppended(op, share::append(logs, state, &events))
+        }
+        Submission::WriteSnapshot { op, state, snapshot } => {
+            Completion::EventsAppended(op, share::write_snapshot(logs, state, &snapshot))
+        }
+        Submission::DeleteShareState { op, group, partition } => {
+            Completion::ShareStateDeleted(op, share::delete(logs, metadata, &group, partition))
+        }
+        Submission::ListShareStates { op, group } => {
+            Completion::ShareStates(op, share::list(logs, metadata, &group))
+        }
     }
 }
 
@@ -204,28 +224,5 @@ fn io_error(error: &StorageError) -> IoError {
             tracing::error!("{error}");
             IoError::Storage
         }
-    }
-}
-
-fn serve_share(submission: Submission, logs: &mut Logs, metadata: &Metadata) -> Completion<Data> {
-    let _ = (logs, metadata);
-    refuse(submission)
-}
-
-fn refuse(submission: Submission) -> Completion<Data> {
-    let op: OpId = submission.op();
-    match submission {
-        Submission::Scan { .. } => Completion::Scanned(op, Err(IoError::Storage)),
-        Submission::Build { parts, .. } => Completion::Built(
-            op,
-            parts.iter().map(|_| Err(coordinator::io::BuildError::Io(IoError::Storage))).collect(),
-        ),
-        Submission::OpenShareState { .. } => Completion::ShareStateOpened(op, Err(IoError::Storage)),
-        Submission::AppendEvents { .. } | Submission::WriteSnapshot { .. } => {
-            Completion::EventsAppended(op, Err(IoError::Storage))
-        }
-        Submission::DeleteShareState { .. } => Completion::ShareStateDeleted(op, Ok(())),
-        Submission::ListShareStates { .. } => Completion::ShareStates(op, Ok(Vec::new())),
-        other => unreachable!("{other:?} is served above"),
     }
 }

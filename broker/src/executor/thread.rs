@@ -28,6 +28,7 @@ use super::pool::Pool;
 use super::serve::{self, log_facts};
 use super::{Data, readahead};
 use crate::clock::Clock;
+use crate::metrics;
 use crate::net::Connections;
 
 /// Syncs that run beside each other.
@@ -192,7 +193,8 @@ impl Worker {
     }
 
     fn take_mail(&mut self) {
-        let wait = if self.inputs.is_empty() { self.wait() } else { Duration::ZERO };
+        let is_done = self.stopping.is_some() && self.flushes.is_idle();
+        let wait = if self.inputs.is_empty() && !is_done { self.wait() } else { Duration::ZERO };
         for mail in self.mailbox.take(wait) {
             match mail {
                 Mail::Command { ticket, command, reply } => {
@@ -231,13 +233,19 @@ impl Worker {
                             self.inputs.push(Input::Completion(Completion::Read(op, found)));
                             return;
                         }
+                        metrics::cold_read();
                         let mailbox = Arc::clone(&self.mailbox);
                         self.reads.run(move || {
                             readahead::fetch(&missing);
                             let _ = mailbox.push(Mail::Completion(Completion::Read(op, found)));
                         });
                     }
-                    completion => self.inputs.push(Input::Completion(completion)),
+                    completion => {
+                        if let Completion::Appended(_, Ok(appended)) = &completion {
+                            metrics::appended(appended.bytes);
+                        }
+                        self.inputs.push(Input::Completion(completion));
+                    }
                 }
             }
             Output::Reply(ticket, reply) => {
@@ -257,6 +265,7 @@ impl Worker {
 
     fn start_sync(&self, job: Option<SyncJob>) {
         let Some(job) = job else { return };
+        metrics::synced();
         let mailbox = Arc::clone(&self.mailbox);
         self.syncs.run(move || {
             let _ = mailbox.push(Mail::Synced(job.run()));

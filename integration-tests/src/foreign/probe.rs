@@ -22,6 +22,8 @@ pub enum Client {
     FranzGo,
     /// kafkajs; has no share consumer.
     KafkaJs,
+    /// Our own client, over the key-share API; only works in share groups.
+    KeyShare,
 }
 
 /// What a probe does.
@@ -55,18 +57,18 @@ pub struct RunningProbe {
 }
 
 impl Client {
-    /// The libraries that have a share consumer.
-    pub const SHARE: [Self; 4] = [Self::Java44, Self::Java42, Self::Librdkafka, Self::FranzGo];
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Java44, Self::Java42, Self::Librdkafka, Self::FranzGo, Self::KafkaJs];
+    /// The foreign libraries that produce and consume in ordinary groups.
+    pub const PLAIN: [Self; 5] = [Self::Java44, Self::Java42, Self::Librdkafka, Self::FranzGo, Self::KafkaJs];
 
-    fn tool_chain(self) -> ToolChain {
+    #[track_caller]
+    fn require(self) -> Option<Installed> {
         match self {
-            Self::Java44 => ToolChain::Java44,
-            Self::Java42 => ToolChain::Java42,
-            Self::Librdkafka => ToolChain::Python,
-            Self::FranzGo => ToolChain::Go,
-            Self::KafkaJs => ToolChain::Node,
+            Self::Java44 => require(ToolChain::Java44),
+            Self::Java42 => require(ToolChain::Java42),
+            Self::Librdkafka => require(ToolChain::Python),
+            Self::FranzGo => require(ToolChain::Go),
+            Self::KafkaJs => require(ToolChain::Node),
+            Self::KeyShare => Some(Installed { dir: programs_of_this_crate() }),
         }
     }
 
@@ -91,15 +93,22 @@ impl Client {
                 node.arg(dir.join("probe.js"));
                 node
             }
+            Self::KeyShare => program("key_share_probe"),
         }
     }
+}
+
+/// Cargo builds this crate's programs into the folder above its tests.
+fn programs_of_this_crate() -> PathBuf {
+    let test = std::env::current_exe().expect("a process knows its program");
+    test.ancestors().nth(2).expect("a test stands in target/PROFILE/deps").to_owned()
 }
 
 impl Probe {
     /// A probe of `client` named `member`; `None` where the test is to be skipped.
     #[track_caller]
     pub fn require(client: Client, role: Role, member: &str) -> Option<Self> {
-        let installed = require(client.tool_chain())?;
+        let installed = client.require()?;
         Some(Self { client, role, member: member.to_owned(), options: Vec::new(), installed })
     }
 

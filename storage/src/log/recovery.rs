@@ -73,10 +73,13 @@ impl PartitionLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
             Err(error) => return Err(error).doing("list", &log.directory),
         };
-        log.present = true;
         if log.set_aside_stray()? {
-            log.present = false;
             return Ok(log);
+        }
+        log.present = true;
+        if !left.clean {
+            // The process before may have died between making the names and syncing them.
+            log.dirty.directories.extend([String::new(), log.directory.clone()]);
         }
         log.load(&entries, left)?;
         Ok(log)

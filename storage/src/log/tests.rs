@@ -1,2 +1,5 @@
 mod append;
+mod crashes;
 mod recovery;
+mod retention;
+mod times;

@@ -1,0 +1,135 @@
+//! What share groups submit: scans, answers built out of chosen records, and the state beside a partition.
+
+use bytes::Bytes;
+use coordinator::io::{
+    BuildError, EventsAppended, IoError, Scanned, ScannedBatch, ScannedKind, ScannedRecord, ShareState,
+    ShareStateId,
+};
+use records::ids::{Offset, PartitionId};
+use storage::{Logs, Metadata, SelectError};
+
+use super::{io_error, read_error};
+use crate::executor::Data;
+
+pub(super) fn scan(
+    logs: &mut Logs,
+    partition: PartitionId,
+    from: Offset,
+    upper: Offset,
+    bytes_max: u64,
+) -> Result<Scanned, IoError> {
+    let scan = logs.scan(partition, from, bytes_max, upper).map_err(|error| read_error(&error))?;
+    let batches = scan
+        .batches
+        .into_iter()
+        .map(|batch| ScannedBatch {
+            base: batch.base,
+            last: batch.last,
+            bytes: batch.bytes,
+            kind: kind(partition, batch.base, batch.last, batch.kind),
+        })
+        .collect();
+    Ok(Scanned { batches, next: scan.next })
+}
+
+fn kind(partition: PartitionId, base: Offset, last: Offset, kind: storage::ScannedKind) -> ScannedKind {
+    match kind {
+        storage::ScannedKind::Data(records) => ScannedKind::Data(
+            records
+                .into_iter()
+                .map(|record| ScannedRecord { offset: record.offset, key: record.key, bytes: record.bytes })
+                .collect(),
+        ),
+        storage::ScannedKind::Control => ScannedKind::Control,
+        storage::ScannedKind::Corrupt(reason) => {
+            tracing::error!(?partition, "stored batch {base} to {last} is damaged: {reason}");
+            ScannedKind::Corrupt
+        }
+    }
+}
+
+pub(super) fn build(
+    logs: &mut Logs,
+    parts: &[(PartitionId, Vec<(Offset, Offset)>)],
+) -> Vec<Result<Data, BuildError>> {
+    parts
+        .iter()
+        .map(|(partition, ranges)| match logs.select(*partition, ranges) {
+            Ok(batches) => Ok(Data::Memory(batches)),
+            Err(SelectError::Corrupt { first, last, reason }) => {
+                tracing::error!(?partition, "stored batch {first} to {last} is damaged: {reason}");
+                Err(BuildError::Corrupt { first, last })
+            }
+            // What was scanned and is no longer there cannot be delivered, as little as a damaged batch.
+            Err(SelectError::Missing(offset)) => Err(BuildError::Corrupt { first: offset, last: offset }),
+            Err(SelectError::Gone { log_start }) => Err(BuildError::Gone(log_start)),
+            Err(SelectError::Read(error)) => Err(BuildError::Io(read_error(&error))),
+        })
+        .collect()
+}
+
+pub(super) fn open(
+    logs: &mut Logs,
+    metadata: &Metadata,
+    group: &str,
+    partition: PartitionId,
+) -> Result<ShareState, IoError> {
+    let number = metadata.group_number(group).map_err(|error| io_error(&error))?;
+    let (facts, replay) = logs.open_events(partition, number).map_err(|error| io_error(&error))?;
+    Ok(ShareState {
+        state: ShareStateId { group: number, partition },
+        snapshot: replay.snapshot.map(|(_, snapshot)| snapshot),
+        events: replay.events.into_iter().map(|(_, event)| event).collect(),
+        existed: facts.existed,
+    })
+}
+
+pub(super) fn append(
+    logs: &mut Logs,
+    state: ShareStateId,
+    events: &[Bytes],
+) -> Result<EventsAppended, IoError> {
+    let epoch = epoch(logs, state.partition)?;
+    let bytes_since_snapshot =
+        logs.append_events(state.partition, state.group, epoch, events).map_err(|error| io_error(&error))?;
+    Ok(EventsAppended { bytes_since_snapshot })
+}
+
+pub(super) fn write_snapshot(
+    logs: &mut Logs,
+    state: ShareStateId,
+    snapshot: &[u8],
+) -> Result<EventsAppended, IoError> {
+    let epoch = epoch(logs, state.partition)?;
+    logs.write_snapshot(state.partition, state.group, epoch, snapshot).map_err(|error| io_error(&error))?;
+    Ok(EventsAppended { bytes_since_snapshot: 0 })
+}
+
+pub(super) fn delete(
+    logs: &mut Logs,
+    metadata: &Metadata,
+    group: &str,
+    partition: Option<PartitionId>,
+) -> Result<(), IoError> {
+    let Some(number) = number(metadata, group)? else { return Ok(()) };
+    let partitions = match partition {
+        Some(partition) => vec![partition],
+        None => logs.partitions_with_events(number),
+    };
+    partitions
+        .into_iter()
+        .try_for_each(|partition| logs.delete_events(partition, number).map_err(|error| io_error(&error)))
+}
+
+pub(super) fn list(logs: &mut Logs, metadata: &Metadata, group: &str) -> Result<Vec<PartitionId>, IoError> {
+    Ok(number(metadata, group)?.map(|number| logs.partitions_with_events(number)).unwrap_or_default())
+}
+
+/// The group's number, if it has one: asking gives it none.
+fn number(metadata: &Metadata, group: &str) -> Result<Option<u64>, IoError> {
+    Ok(metadata.group_numbers().map_err(|error| io_error(&error))?.get(group).copied())
+}
+
+fn epoch(logs: &Logs, partition: PartitionId) -> Result<i32, IoError> {
+    logs.facts(partition).map(|facts| facts.leader_epoch).ok_or(IoError::NotOpen)
+}
