@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-sim image compose-test bench bench-footprint clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-sim image compose-test bench bench-footprint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -18,11 +18,21 @@ test: lint test-cargo test-foreign ## everything that CI runs
 
 lint: ## formatting and lints
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features sluice-integration-tests/foreign -- -D warnings
 
 test-cargo: ## tests that need only cargo
 	$(CARGO) test --workspace --exclude sluice-integration-tests
 	$(CARGO) test -p sluice-integration-tests
+
+# Each of these tests runs several programs at once: more than one test at a time only makes them slow.
+FOREIGN = $(CARGO) test -p sluice-integration-tests --features foreign
+
+test-foreign: ## tests with Java, Go, Python and Node clients and with Apache Kafka's tools
+	$(FOREIGN) --test tools --test clients_plain --test clients_rdkafka --test clients_mixed_key_order \
+	  --test kafka_share_group_reorders -- --test-threads=2
+
+test-mixed: ## the mixed-client key-order test, with and without a crash of the broker, ROUNDS times
+	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
 
 image: ## build both images of docker-compose.yml
 	docker/stage.sh

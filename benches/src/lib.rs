@@ -1,4 +1,5 @@
 //! Benchmarks of the parts and of the whole: what they share.
 
+pub mod share;
 pub mod sizes;
 pub mod workload;

@@ -1,10 +1,11 @@
 //! Every bound of this crate, by name, with the inequalities between them.
 
 use crate::group::GroupLimits;
+use crate::share::ShareLimits;
 use crate::time::Micros;
 
 /// Waits and sizes that hold for the whole shard.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Fetches that may be parked at one time. A fetch that would be one more is answered at once.
     pub parked_fetches_max: usize,
@@ -19,6 +20,8 @@ pub struct Limits {
     pub group_batch_bytes_max: usize,
     /// Of the group coordinator.
     pub groups: GroupLimits,
+    /// Of share groups.
+    pub share: ShareLimits,
 }
 
 impl Default for Limits {
@@ -30,6 +33,7 @@ impl Default for Limits {
             group_reload_after: GROUP_RELOAD_AFTER,
             group_batch_bytes_max: GROUP_BATCH_BYTES_MAX,
             groups: GroupLimits::default(),
+            share: ShareLimits::default(),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::io::{Completion, Slice};
 use crate::limits::Limits;
 use crate::outbox::{LogTable, Outbox};
 use crate::reply::Output;
+use crate::share::{ShareMachine, SharePartitionView};
 use crate::time::{Mono, Now};
 
 mod fetches;
@@ -54,6 +55,7 @@ pub struct Shard<S: Slice> {
     fetches: Fetches,
     offsets: Offsets,
     groups: Groups,
+    share: ShareMachine<S>,
     group_commit: GroupCommit,
     out: Outbox<S>,
 }
@@ -61,13 +63,14 @@ pub struct Shard<S: Slice> {
 impl<S: Slice> Shard<S> {
     /// A shard without partitions. `boot` is the number of this start of the broker, raised at every start.
     #[must_use]
-    pub fn new(limits: Limits, _boot: u32) -> Self {
+    pub fn new(limits: Limits, boot: u32) -> Self {
         Self {
             logs: LogTable::new(),
             roles: BTreeMap::new(),
             produces: Produces::default(),
             fetches: Fetches::new(&limits),
             offsets: Offsets::default(),
+            share: ShareMachine::new(limits.share.clone(), boot),
             groups: Groups::new(limits),
             group_commit: GroupCommit::default(),
             out: Outbox::default(),
@@ -82,7 +85,7 @@ impl<S: Slice> Shard<S> {
                 Input::Command(ticket, command) => self.command(now, ticket, command),
                 Input::Completion(Completion::Synced(op, result)) => self.synced(now, op, result),
                 Input::Completion(completion) => self.completion(now, completion),
-                Input::Fact(fact) => self.fact(now, fact),
+                Input::Fact(fact) => self.fact(now, &fact),
             }
         }
         self.finish(now)
@@ -91,13 +94,21 @@ impl<S: Slice> Shard<S> {
     /// When [`Self::round`] must be called although nothing came in.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
-        [self.fetches.next_deadline(), self.groups.next_deadline()].into_iter().flatten().min()
+        let machines =
+            [self.fetches.next_deadline(), self.groups.next_deadline(), self.share.next_deadline()];
+        machines.into_iter().flatten().min()
     }
 
     /// How many plain fetches are parked, and how many are not answered yet in all.
     #[must_use]
     pub fn fetch_counts(&self) -> (usize, usize) {
         self.fetches.counts()
+    }
+
+    /// Where a share-partition stands; `None` while it is not loaded.
+    #[must_use]
+    pub fn share_partition(&self, group: &str, partition: PartitionId) -> Option<SharePartitionView> {
+        self.share.view(group, partition)
     }
 
     /// What is known of the logs now.

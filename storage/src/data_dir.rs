@@ -50,22 +50,22 @@ impl DataDir {
         self.clean
     }
 
-    /// Checks `meta.properties` against the options, or writes it into a new directory.
+    /// Checks `meta.properties` against the options, or writes it into a new directory. It is not synced then: what a
+    /// power cut leaves of it in a directory this young is written again.
     pub(crate) fn claim(&self, options: &Options) -> Result<(), StorageError> {
-        if let Some(bytes) = self.disk.read(META).doing("read", META)? {
-            let text = String::from_utf8_lossy(&bytes);
-            let stored = text.lines().find_map(|line| line.strip_prefix("node.id=")?.trim().parse().ok());
-            return match stored {
-                Some(stored) if stored == options.node_id => Ok(()),
-                Some(stored) => Err(StorageError::WrongNode { stored, asked: options.node_id }),
-                None => Err(StorageError::Damaged { path: META.into(), reason: "no node.id in it".into() }),
-            };
+        let bytes = self.disk.read(META).doing("read", META)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        match text.lines().find_map(|line| line.strip_prefix("node.id=")?.trim().parse().ok()) {
+            Some(stored) if stored == options.node_id => return Ok(()),
+            Some(stored) => return Err(StorageError::WrongNode { stored, asked: options.node_id }),
+            None => {}
         }
         let mut text = String::from("version=1\n");
         writeln!(text, "cluster.id={}", options.cluster_id).expect("a string takes every write");
         writeln!(text, "node.id={}", options.node_id).expect("a string takes every write");
         writeln!(text, "directory.id={}", base64(&options.directory_id)).expect("a string takes every write");
-        self.disk.write_atomic(META, text.as_bytes()).doing("write", META)
+        let file = self.disk.create(META).doing("create", META)?;
+        file.write_all_at(text.as_bytes(), 0).doing("write", META)
     }
 
     /// From here on a stop without [`DataDir::mark_clean`] is an unclean one.

@@ -154,7 +154,7 @@ impl Logs {
             checkpoints::write(&**self.data_dir.disk(), checkpoints::CLEANED, &self.cleaned)?;
         }
         if self.log_starts.remove(name).is_some() {
-            self.write_log_starts()?;
+            self.store_log_starts()?;
         }
         Ok(())
     }
@@ -308,12 +308,17 @@ impl Logs {
     }
 
     fn write_log_starts(&mut self) -> Result<(), StorageError> {
+        let mut changed = false;
         for open in self.logs.values() {
             let start = open.log.facts().log_start;
             if start > Offset::ZERO {
-                self.log_starts.insert(open.name.clone(), start);
+                changed |= self.log_starts.insert(open.name.clone(), start) != Some(start);
             }
         }
+        if changed { self.store_log_starts() } else { Ok(()) }
+    }
+
+    fn store_log_starts(&self) -> Result<(), StorageError> {
         checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &self.log_starts)
     }
 

@@ -8,16 +8,23 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use records::ids::TopicId;
-use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+};
 
 use crate::data_dir::base64;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{IoContext, StorageError};
+use backend::FileBackend;
 
 /// The store's file in the data directory.
 pub const METADATA_FILE: &str = "sluice-metadata.redb";
+/// Its name until it is whole.
+const UNFINISHED_FILE: &str = "sluice-metadata.redb.tmp";
 /// Bytes of its pages kept in memory.
 const CACHE_BYTES: usize = 1024 * 1024;
 
@@ -63,34 +70,39 @@ pub struct Boot {
 #[derive(Debug)]
 pub struct Metadata {
     database: Database,
+    naming: Mutex<Option<Naming>>,
+}
+
+/// What a new store still lacks: a store that a crash left half made would not open, so it gets its name with its
+/// first change, when it is whole.
+#[derive(Debug)]
+struct Naming {
+    disk: Arc<dyn Disk>,
+    file: Arc<dyn DiskFile>,
+    unnamed: Arc<AtomicBool>,
 }
 
 impl Metadata {
-    /// Opens the store of a data directory, and creates it when it is missing. The directory must be locked.
+    /// Opens the store of a data directory, and makes a new one when it is missing. The directory must be locked.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<Self, StorageError> {
         let is_new = disk.read_len(METADATA_FILE).doing("open", METADATA_FILE)?.is_none();
-        // A store that a crash left half made would not open: it gets its name when it is whole.
-        let unfinished = format!("{METADATA_FILE}.tmp");
-        let file = if is_new { disk.create(&unfinished) } else { disk.open(METADATA_FILE) };
+        let file = if is_new { disk.create(UNFINISHED_FILE) } else { disk.open(METADATA_FILE) };
         let file = file.doing("open", METADATA_FILE)?;
-        let database = Builder::new()
-            .set_cache_size(CACHE_BYTES)
-            .create_with_backend(backend::FileBackend::new(file))?;
-        let store = Self { database };
-        store.write(|transaction| {
+        let unnamed = Arc::new(AtomicBool::new(is_new));
+        let backend = FileBackend::new(Arc::clone(&file), Arc::clone(&unnamed));
+        let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend)?;
+        if is_new {
+            let transaction = database.begin_write()?;
             transaction.open_table(TOPICS)?;
             transaction.open_table(TOPIC_CONFIGS)?;
             transaction.open_table(GROUP_CONFIGS)?;
             transaction.open_table(GROUP_NUMBERS)?;
             transaction.open_table(COUNTERS)?;
             transaction.open_table(NAMES)?;
-            Ok(())
-        })?;
-        if is_new {
-            disk.rename(&unfinished, METADATA_FILE).doing("rename", METADATA_FILE)?;
-            disk.sync_dir("").doing("sync", "the data directory")?;
+            transaction.commit()?;
         }
-        Ok(store)
+        let naming = is_new.then(|| Naming { disk: Arc::clone(disk), file, unnamed });
+        Ok(Self { database, naming: Mutex::new(naming) })
     }
 
     /// Begins a life of the broker. The leader epoch goes up unless the one before ended in order; what is returned
@@ -110,17 +122,19 @@ impl Metadata {
         })
     }
 
-    /// The cluster's id; made of `fresh` random bytes the first time.
+    /// The cluster's id; made of `fresh` random bytes the first time, and durable with the next change of anything.
     pub fn cluster_id(&self, fresh: [u8; 16]) -> Result<String, StorageError> {
-        self.write(|transaction| {
-            let mut names = transaction.open_table(NAMES)?;
-            if let Some(id) = names.get(CLUSTER_ID)? {
-                return Ok(id.value().to_owned());
-            }
-            let id = base64(&fresh);
-            names.insert(CLUSTER_ID, id.as_str())?;
-            Ok(id)
-        })
+        let transaction = self.database.begin_read()?;
+        if let Some(id) = transaction.open_table(NAMES)?.get(CLUSTER_ID)? {
+            return Ok(id.value().to_owned());
+        }
+        drop(transaction);
+        let id = base64(&fresh);
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(Durability::None).map_err(redb::Error::from)?;
+        transaction.open_table(NAMES)?.insert(CLUSTER_ID, id.as_str())?;
+        transaction.commit()?;
+        Ok(id)
     }
 
     /// All topics, by name.
@@ -278,7 +292,20 @@ impl Metadata {
         let transaction = self.database.begin_write()?;
         let result = change(&transaction)?;
         transaction.commit()?;
+        self.give_name()?;
         Ok(result)
+    }
+
+    fn give_name(&self) -> Result<(), StorageError> {
+        let mut naming = self.naming.lock();
+        if let Some(Naming { disk, file, unnamed }) = &*naming {
+            unnamed.store(false, Ordering::Release);
+            file.sync_data().doing("sync", METADATA_FILE)?;
+            disk.rename(UNFINISHED_FILE, METADATA_FILE).doing("rename", METADATA_FILE)?;
+            disk.sync_dir("").doing("sync", "the data directory")?;
+            *naming = None;
+        }
+        Ok(())
     }
 }
 

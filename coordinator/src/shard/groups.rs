@@ -20,7 +20,7 @@ use crate::group::{
 use crate::io::{AppendError, Appended, IoError, LogFacts, OpId, Origin, Submission};
 use crate::limits::{CONSUMER_OFFSETS, Limits};
 use crate::outbox::{Outbox, Owner};
-use crate::reply::{Effect, Reply};
+use crate::reply::Reply;
 use crate::share::ShareConfig;
 use crate::time::{Mono, Now};
 
@@ -45,15 +45,23 @@ pub(super) struct Groups {
     indexes: BTreeMap<PartitionId, i32>,
     /// Whose load or append it is.
     ops: BTreeMap<OpId, PartitionId>,
-    /// Deletions of share state that end the deletion of a group.
-    deletions: BTreeMap<OpId, (Ticket, Arc<str>)>,
     /// Where something happened in this round.
     touched: BTreeSet<i32>,
     /// When each slot must be looked at.
     due: BTreeSet<(Mono, i32)>,
-    /// What the share machine is told at the end of the round.
-    share_events: Vec<ShareMembership>,
+    news: News,
     stopping: bool,
+}
+
+/// What the share machine is told at the end of a round: it is written.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Members of share groups that came or went.
+    pub(super) members: Vec<ShareMembership>,
+    /// The members that those groups have now.
+    pub(super) live: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Groups whose records are deleted, and who is to be told when their share state is, too.
+    pub(super) deleted: Vec<(Ticket, Arc<str>)>,
 }
 
 impl Groups {
@@ -66,10 +74,9 @@ impl Groups {
             slots: BTreeMap::new(),
             indexes: BTreeMap::new(),
             ops: BTreeMap::new(),
-            deletions: BTreeMap::new(),
             touched: BTreeSet::new(),
             due: BTreeSet::new(),
-            share_events: Vec::new(),
+            news: News::default(),
             stopping: false,
         }
     }
@@ -145,7 +152,7 @@ impl Groups {
         }
     }
 
-    /// Deletes a group: its records, then its share state.
+    /// Deletes a group: its records here, then, when they are, its share state ([`News::deleted`]).
     pub(super) fn delete_group<S>(&mut self, now: Now, ticket: Ticket, group: Arc<str>, out: &mut Outbox<S>) {
         let index = match self.find(&group) {
             Ok(index) => index,
@@ -219,25 +226,9 @@ impl Groups {
         Some(partition)
     }
 
-    /// The share state of a deleted group is gone, or not.
-    pub(super) fn share_state_deleted<S>(
-        &mut self,
-        op: OpId,
-        result: Result<(), IoError>,
-        out: &mut Outbox<S>,
-    ) {
-        let Some((ticket, group)) = self.deletions.remove(&op) else { return };
-        self.share_configs.remove(&group);
-        let result = result.map_err(|_| GroupError::NotAvailable);
-        if result.is_ok() {
-            out.effect(Effect::GroupDeleted(group));
-        }
-        out.reply(ticket, Reply::GroupDeleted(result));
-    }
-
     /// Ends a round: timers, then one append for each partition that has something to write and nothing in flight.
     /// What comes out is for the share machine.
-    pub(super) fn finish<S>(&mut self, now: Now, out: &mut Outbox<S>) -> Vec<ShareMembership> {
+    pub(super) fn finish<S>(&mut self, now: Now, out: &mut Outbox<S>) -> News {
         while let Some((_, index)) = self.due.first().copied().filter(|(due_at, _)| *due_at <= now.mono) {
             self.due.pop_first();
             self.slots.get_mut(&index).expect("a slot that is due stands").due_at = None;
@@ -254,7 +245,17 @@ impl Groups {
             self.schedule(index);
         }
         self.touched.clear();
-        std::mem::take(&mut self.share_events)
+        let mut news = std::mem::take(&mut self.news);
+        for event in &news.members {
+            let index = self.find(&event.group).ok();
+            let slot = index.and_then(|index| self.slots.get(&index)).map(|slot| &slot.state);
+            // One that is being loaded tells of its members when it is.
+            if let Some(State::Serving(partition)) = slot {
+                let live = partition.share_members(&event.group).cloned().collect();
+                news.live.insert(Arc::clone(&event.group), live);
+            }
+        }
+        news
     }
 
     /// When a round is due.
@@ -377,17 +378,9 @@ impl Groups {
         for held in held {
             match held {
                 Held::Reply(ticket, reply) => out.reply(ticket, Reply::Group(reply)),
-                Held::Share(event) => self.share_events.push(event),
+                Held::Share(event) => self.news.members.push(event),
                 Held::NotDeleted(ticket, error) => out.reply(ticket, Reply::GroupDeleted(Err(error))),
-                Held::Deleted(ticket, group) => {
-                    let state = Arc::clone(&group);
-                    let op = out.submit(Owner::Groups, |op| Submission::DeleteShareState {
-                        op,
-                        group: state,
-                        partition: None,
-                    });
-                    self.deletions.insert(op, (ticket, group));
-                }
+                Held::Deleted(ticket, group) => self.news.deleted.push((ticket, group)),
             }
         }
     }

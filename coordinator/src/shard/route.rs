@@ -3,11 +3,13 @@
 use records::ids::{Offset, PartitionId};
 
 use super::Shard;
+use super::groups::News;
 use crate::command::{Command, Fact, PartitionRole, Ticket};
+use crate::group::{ShareChange, ShareMembership};
 use crate::io::{Completion, IoError, LogFacts, OpId, Slice, Submission};
 use crate::outbox::Owner;
-use crate::reply::{Output, Reply};
-use crate::share::ShareError;
+use crate::reply::Output;
+use crate::share::{LeftBy, ShareCommand};
 use crate::time::Now;
 
 impl<S: Slice> Shard<S> {
@@ -23,14 +25,15 @@ impl<S: Slice> Shard<S> {
             Command::ListOffsets(request) => self.offsets.list(ticket, &request, logs, out),
             Command::DeleteRecords(parts) => self.offsets.delete(ticket, &parts, logs, out),
             Command::Group(command) => self.groups.command(now, ticket, command, out),
-            Command::ShareFetch(_) => out.reply(ticket, Reply::ShareFetched(Err(ShareError::Unavailable))),
-            Command::ShareAcknowledge(_) => {
-                out.reply(ticket, Reply::ShareAcknowledged(Err(ShareError::Unavailable)));
+            Command::ShareFetch(fetch) => {
+                self.share.command(now, ticket, ShareCommand::Fetch(fetch), logs, out);
             }
-            Command::DescribeShareOffsets { partitions, .. } => {
-                let parts = partitions.unwrap_or_default().into_iter();
-                let none = parts.map(|part| (part, Err(ShareError::Unavailable))).collect();
-                out.reply(ticket, Reply::ShareOffsets(none));
+            Command::ShareAcknowledge(request) => {
+                self.share.command(now, ticket, ShareCommand::Acknowledge(request), logs, out);
+            }
+            Command::DescribeShareOffsets { group, partitions } => {
+                let command = ShareCommand::DescribeOffsets { group, partitions };
+                self.share.command(now, ticket, command, logs, out);
             }
             Command::DeleteGroup { group } => self.groups.delete_group(now, ticket, group, out),
         }
@@ -42,7 +45,7 @@ impl<S: Slice> Shard<S> {
         match owner {
             Owner::Logs => self.logs_completion(now, completion),
             Owner::Groups => self.groups_completion(now, completion),
-            Owner::Share => {}
+            Owner::Share => self.share.complete(now, completion, &self.logs, &mut self.out),
         }
     }
 
@@ -58,7 +61,7 @@ impl<S: Slice> Shard<S> {
             Completion::Appended(op, result) => {
                 let partition = self.produces.appended(op, result, &mut self.out);
                 if let (Some(partition), Ok(appended)) = (partition, result) {
-                    self.log_grew(partition, appended.bytes, appended.facts);
+                    self.log_grew(now, partition, appended.bytes, appended.facts);
                 }
             }
             Completion::Synced(op, result) => self.produces.synced(op, result, &mut self.out),
@@ -66,7 +69,7 @@ impl<S: Slice> Shard<S> {
             Completion::OffsetFound(op, result) => self.offsets.found(op, result, &mut self.out),
             Completion::RecordsDeleted(op, result) => {
                 if let Some((partition, start)) = self.offsets.deleted(op, result, &mut self.out) {
-                    self.log_start_moved(partition, start);
+                    self.log_start_moved(now, partition, start);
                 }
             }
             other => unreachable!("the log machine submits nothing that ends in {other:?}"),
@@ -79,20 +82,18 @@ impl<S: Slice> Shard<S> {
             Completion::Appended(op, result) => {
                 let partition = groups.appended(now, op, result, out);
                 if let (Some(partition), Ok(appended)) = (partition, result) {
-                    self.log_grew(partition, appended.bytes, appended.facts);
+                    self.log_grew(now, partition, appended.bytes, appended.facts);
                 }
             }
             // The log is poisoned: what is appended next is refused.
             Completion::Synced(..) => {}
             Completion::Loaded(op, result) => groups.loaded(now, op, result, out),
-            Completion::ShareStateDeleted(op, result) => groups.share_state_deleted(op, result, out),
             other => unreachable!("the group machine submits nothing that ends in {other:?}"),
         }
     }
 
-    #[allow(clippy::needless_pass_by_value)]
-    pub(super) fn fact(&mut self, now: Now, fact: Fact) {
-        match fact {
+    pub(super) fn fact(&mut self, now: Now, fact: &Fact) {
+        match *fact {
             Fact::PartitionOpened { partition, role, facts } => {
                 self.logs.insert(partition, facts);
                 self.roles.insert(partition, role);
@@ -107,7 +108,8 @@ impl<S: Slice> Shard<S> {
                 self.fetches.deleted(partition);
                 self.groups.deleted(partition, &mut self.out);
             }
-            Fact::LogStartMoved(partition, start) => self.log_start_moved(partition, start),
+            // Tells the share machine itself.
+            Fact::LogStartMoved(partition, start) => return self.log_start_moved(now, partition, start),
             Fact::AnswerLost(ticket) => {
                 self.fetches.cancel(ticket);
                 self.groups.cancel(ticket);
@@ -118,16 +120,20 @@ impl<S: Slice> Shard<S> {
                 self.fetches.stop(now);
                 self.groups.stop();
             }
-            Fact::Topics(topics) => self.groups.topics_changed(now, &topics, &mut self.out),
-            Fact::ShareConfigured(group, config) => self.groups.share_configured(&group, &config),
+            Fact::Topics(ref topics) => self.groups.topics_changed(now, topics, &mut self.out),
+            Fact::ShareConfigured(ref group, ref config) => self.groups.share_configured(group, config),
             Fact::AnswerWritten(_) | Fact::MemberSeen { .. } => {}
         }
+        self.share.fact(now, fact, &self.logs, &mut self.out);
     }
 
     /// Ends a round, in this order: machines, syncs, outputs.
     pub(super) fn finish(&mut self, now: Now) -> Vec<Output<S>> {
         self.fetches.finish(now, &self.logs, &mut self.out);
-        self.groups.finish(now, &mut self.out);
+        let news = self.groups.finish(now, &mut self.out);
+        self.tell_share(now, news);
+        self.share.tick(now, &self.logs, &mut self.out);
+        self.share.finish_round(now, &self.logs, &mut self.out);
         let mut outputs = Vec::new();
         for output in self.out.drain() {
             match output {
@@ -140,25 +146,42 @@ impl<S: Slice> Shard<S> {
         outputs
     }
 
-    /// Bytes were appended; completions of one partition come in order, so facts never go back.
-    fn log_grew(&mut self, partition: PartitionId, bytes: u64, facts: LogFacts) {
-        // Gone when the partition was deleted while the append was under way.
-        let Some(known) = self.logs.get_mut(&partition) else { return };
-        let before = *known;
-        let start = before.log_start.max(facts.log_start);
-        *known = LogFacts { log_start: start, end: before.end.max(facts.end), ..facts };
-        let after = *known;
-        self.fetches.grew(partition, bytes, &before, &after);
-        if before.log_start < start {
-            self.fetches.changed(partition);
+    /// What is written of the groups, for the share machine.
+    fn tell_share(&mut self, now: Now, news: News) {
+        for ShareMembership { group, member, change } in &news.members {
+            match change {
+                ShareChange::Joined => {}
+                ShareChange::Left => self.share.member_left(now, group, member, LeftBy::Heartbeat),
+                ShareChange::TimedOut => self.share.member_left(now, group, member, LeftBy::SessionTimeout),
+            }
+        }
+        for (group, live) in news.live {
+            self.share.members(&group, live);
+        }
+        for (ticket, group) in news.deleted {
+            let command = ShareCommand::DeleteGroup { group };
+            self.share.command(now, ticket, command, &self.logs, &mut self.out);
         }
     }
 
-    fn log_start_moved(&mut self, partition: PartitionId, start: Offset) {
+    /// Bytes were appended; completions of one partition come in order, so facts never go back.
+    fn log_grew(&mut self, now: Now, partition: PartitionId, bytes: u64, facts: LogFacts) {
+        // Gone when the partition was deleted while the append was under way.
+        let Some(known) = self.logs.get_mut(&partition) else { return };
+        let before = *known;
+        *known = LogFacts { log_start: before.log_start, end: before.end.max(facts.end), ..facts };
+        let after = *known;
+        self.fetches.grew(partition, bytes, &before, &after);
+        self.share.log_grew(now, partition, &self.logs, &mut self.out);
+        self.log_start_moved(now, partition, facts.log_start);
+    }
+
+    fn log_start_moved(&mut self, now: Now, partition: PartitionId, start: Offset) {
         let Some(facts) = self.logs.get_mut(&partition) else { return };
         if facts.log_start < start {
             facts.log_start = start;
             self.fetches.changed(partition);
+            self.share.fact(now, &Fact::LogStartMoved(partition, start), &self.logs, &mut self.out);
         }
     }
 }

@@ -6,4 +6,6 @@ mod log;
 mod offsets;
 mod produce;
 mod properties;
+mod share;
+mod states;
 mod world;

@@ -16,6 +16,7 @@ use records::ids::{Offset, PartitionId, TopicId};
 use records::{Codec, TimestampType};
 
 use crate::log::Log;
+use crate::states::States;
 
 /// Submissions of one lane are served in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +45,7 @@ pub(crate) struct World {
     pub(crate) replies: BTreeMap<Ticket, Reply<Bytes>>,
     pub(crate) replied_at: BTreeMap<Ticket, Mono>,
     pub(crate) effects: Vec<Effect>,
+    pub(crate) states: States,
     /// Every submission, as it came out.
     pub(crate) seen: Vec<Submission>,
     /// The next appends or syncs that fail.
@@ -74,6 +76,7 @@ impl World {
             replies: BTreeMap::new(),
             replied_at: BTreeMap::new(),
             effects: Vec::new(),
+            states: States::default(),
             seen: Vec::new(),
             failing_appends: 0,
             failing_syncs: 0,
@@ -269,9 +272,7 @@ impl World {
                 let log = self.logs.get(&partition).ok_or(IoError::NotOpen);
                 Completion::Loaded(op, log.map(|log| log.batches.clone()))
             }
-            Submission::DeleteShareState { op, .. } => Completion::ShareStateDeleted(op, Ok(())),
-            Submission::ListShareStates { op, .. } => Completion::ShareStates(op, Ok(Vec::new())),
-            other => panic!("these tests have no share state: {other:?}"),
+            other => self.states.execute(other, &self.logs),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::StorageBackend;
 
@@ -11,11 +12,14 @@ use crate::disk::DiskFile;
 #[derive(Debug)]
 pub(super) struct FileBackend {
     file: Arc<dyn DiskFile>,
+    unnamed: Arc<AtomicBool>,
 }
 
 impl FileBackend {
-    pub(super) fn new(file: Arc<dyn DiskFile>) -> Self {
-        Self { file }
+    /// While `unnamed` holds, syncs are left out: a file that no start will look at has nothing to lose, and whoever
+    /// gives it its name syncs it once.
+    pub(super) fn new(file: Arc<dyn DiskFile>, unnamed: Arc<AtomicBool>) -> Self {
+        Self { file, unnamed }
     }
 }
 
@@ -33,7 +37,7 @@ impl StorageBackend for FileBackend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        if self.unnamed.load(Ordering::Acquire) { Ok(()) } else { self.file.sync_data() }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -73,3 +73,23 @@ fn p18_numbers_are_never_handed_out_twice() {
     assert_eq!(store.cluster_id([0; 16]).unwrap(), "AAAAAAAAAAAAAAAAAAAAAA");
     assert_eq!(store.cluster_id([1; 16]).unwrap(), "AAAAAAAAAAAAAAAAAAAAAA");
 }
+
+#[test]
+fn a_store_that_was_not_finished_is_begun_anew() {
+    for seed in 0..50 {
+        let sim = Arc::new(SimDisk::new(seed));
+        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
+        let store = Metadata::open(&disk).unwrap();
+        assert_eq!(sim.sync_count(), 0, "a start on an empty directory waits for no sync here");
+        drop(store);
+        sim.crash();
+        let store = Metadata::open(&disk).unwrap();
+        assert_eq!(store.begin_boot(false).unwrap(), Boot { boot: 1, leader_epoch: 0 });
+        sim.crash();
+        let store = Metadata::open(&disk).unwrap();
+        assert_eq!(store.begin_boot(false).unwrap(), Boot { boot: 2, leader_epoch: 1 });
+        store.group_number("g").unwrap();
+        sim.crash();
+        assert_eq!(Metadata::open(&disk).unwrap().group_numbers().unwrap().len(), 1);
+    }
+}
