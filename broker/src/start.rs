@@ -7,6 +7,7 @@ use std::sync::Arc;
 use coordinator::command::Fact;
 use coordinator::group::GroupLimits;
 use coordinator::limits::Limits;
+use coordinator::share::ShareLimits;
 use coordinator::time::Micros;
 use storage::{DataDir, Disk, Logs, Metadata, Options, OsDisk, StorageError};
 use tokio::net::TcpListener;
@@ -250,6 +251,11 @@ fn limits(config: &Config) -> Limits {
             offset_metadata_max: count("offset.metadata.max.bytes"),
             offsets_retention_ms: number("offsets.retention.minutes").saturating_mul(60_000),
             ..defaults.groups
+        },
+        share: ShareLimits {
+            sessions_max: count("group.share.max.share.sessions"),
+            config: Arc::new(group::share_config(config, &Overrides::new())),
+            ..defaults.share
         },
         ..defaults
     }

@@ -79,7 +79,7 @@ impl Rig {
     fn send(&mut self, command: GroupCommand) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let cx = GroupContext { topics: &self.topics, share_configs: &self.configs };
+        let cx = GroupContext { topics: &self.topics, share_configs: &self.configs, share_default: &ShareConfig::default() };
         let decision = self.partition.handle(self.now, ticket, command, &cx);
         self.take(decision);
         ticket
@@ -106,7 +106,7 @@ impl Rig {
         while let Some(at) = self.partition.next_deadline().filter(|at| *at <= end) {
             self.now.wall_ms = end_wall_ms - (end - at).as_ms_ceil();
             self.now.mono = at;
-            let cx = GroupContext { topics: &self.topics, share_configs: &self.configs };
+            let cx = GroupContext { topics: &self.topics, share_configs: &self.configs, share_default: &ShareConfig::default() };
             let decision = self.partition.tick(self.now, &cx);
             self.take(decision);
             assert!(self.partition.next_deadline().is_none_or(|next| next > at), "a tick leaves nothing due");
@@ -115,7 +115,7 @@ impl Rig {
     }
 
     fn topics_changed(&mut self) {
-        let cx = GroupContext { topics: &self.topics, share_configs: &self.configs };
+        let cx = GroupContext { topics: &self.topics, share_configs: &self.configs, share_default: &ShareConfig::default() };
         let decision = self.partition.topics_changed(self.now, &cx);
         self.take(decision);
     }
