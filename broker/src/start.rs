@@ -22,6 +22,7 @@ use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
 use crate::executor::{Executor, Parts, Refused, serve};
 use crate::fetch_session::FetchSessions;
+use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections};
 
 /// Old records are looked for at least this often, so that a short retention is kept.
@@ -49,6 +50,9 @@ pub enum StartError {
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// Metrics cannot be read.
+    #[error(transparent)]
+    Metrics(#[from] ExporterError),
     /// Not everything could be written at the end.
     #[error("the logs were not closed in order: {0}; the next start recovers them")]
     Close(#[from] Refused),
@@ -108,6 +112,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         config,
     });
     let (stopping, stopped) = watch::channel(false);
+    if let Some(address) = &broker.config.metrics_listen {
+        export_metrics(address, stopped.clone()).await?;
+    }
     let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, stopped));
     Ok(Running { broker, executor, local, stopping, listener })
 }
@@ -210,6 +217,13 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
         image.put_group(Arc::from(group), configs);
     }
     Ok((image, facts))
+}
+
+async fn export_metrics(address: &HostPort, stopping: watch::Receiver<bool>) -> Result<(), StartError> {
+    let listener = TcpListener::bind((address.bind_host(), address.port))
+        .await
+        .map_err(|error| listen_error(address, error))?;
+    Ok(metrics::serve(listener, stopping)?)
 }
 
 async fn listen(config: &Config) -> Result<TcpListener, StartError> {

@@ -20,7 +20,7 @@ pub struct GroupContext<'a> {
     pub topics: &'a TopicImage,
     /// Share settings of the groups that have some.
     pub share_configs: &'a BTreeMap<Arc<str>, Arc<ShareConfig>>,
-    /// Share settings of the others.
+    /// Share settings of all others: the broker's.
     pub share_default: &'a ShareConfig,
 }
 
