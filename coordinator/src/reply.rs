@@ -133,10 +133,23 @@ pub struct SharePart<S> {
     pub data: Option<S>,
     /// What the member now holds: ascending, disjoint, merged where adjacent and alike.
     pub acquired: Vec<AcquiredRange>,
-    /// Ranges that the member holds but must not work on any more (key-share only).
-    pub recalled: Vec<(Offset, Offset)>,
+    /// What the member held and must drop unworked (key-share only).
+    pub recalled: Vec<RecalledRange>,
     /// Start offset of the share-partition.
     pub start_offset: Offset,
+    /// End of what the group may see.
+    pub high_watermark: Offset,
+}
+
+/// A range of records that a member held and does not hold any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecalledRange {
+    /// First offset.
+    pub first: Offset,
+    /// Last offset, inclusive.
+    pub last: Offset,
+    /// The delivery that is void.
+    pub delivery: DeliveryNumber,
 }
 
 /// A range of records that a member holds.
@@ -157,12 +170,24 @@ pub struct AcquiredRange {
 pub struct ShareAcknowledged {
     /// How long a lock lasts, milliseconds.
     pub lock_ms: i32,
-    /// One outcome a partition (KIP-932), and one a range (key-share).
+    /// One a partition, in the order of the request.
     pub parts: Vec<AckOutcome>,
 }
 
-/// What became of a partition's acknowledgements: one outcome for all, and one a range.
-pub type AckOutcome = (PartitionId, Option<ShareError>, Vec<Result<(), ShareError>>);
+/// What became of a partition's acknowledgements.
+#[derive(Clone, Debug)]
+pub struct AckOutcome {
+    /// The partition.
+    pub partition: PartitionId,
+    /// One outcome for all (KIP-932).
+    pub error: Option<ShareError>,
+    /// One a range, in order (key-share only).
+    pub results: Vec<Result<(), ShareError>>,
+    /// What the member held and must drop unworked (key-share only).
+    pub recalled: Vec<RecalledRange>,
+    /// Start offset of the share-partition; `None` where it is not open.
+    pub start_offset: Option<Offset>,
+}
 
 /// Where a share-partition stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ pub async fn handle(
                 group.members = described.members.into_iter().map(member).collect();
             }
             Err(GroupError::GroupNotFound) if cx.api_version < NOT_FOUND_FROM => {
-                group.group_state = wire("Dead")
+                group.group_state = wire("Dead");
             }
             Err(error) => {
                 is_told = false;

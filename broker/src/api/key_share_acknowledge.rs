@@ -13,12 +13,13 @@ use protocol::messages::key_share_acknowledge::{
     KeyShareAcknowledgeTopicResponse,
 };
 use protocol::messages::key_share_fetch::AcknowledgeResult;
-use records::ids::PartitionId;
+use records::ids::{Offset, PartitionId};
 
 use super::coordination::{tell_member, words};
 use super::key_share_fetch::STANDALONE;
 use super::share_acknowledge::no_session_begins_here;
-use super::share_requests::{OPENS, Refusal, distinct, numbered, results, speaker, told};
+use super::share_requests::{OPENS, Refusal, distinct, numbered, recalled, results, speaker};
+use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
 use crate::executor::Reply;
@@ -46,7 +47,9 @@ pub async fn handle(
     };
     tell_member(cx, &acknowledge.group, &acknowledge.member, false);
     match cx.call(Command::ShareAcknowledge(acknowledge)).await? {
-        Reply::ShareAcknowledged(Ok(acknowledged)) => Ok(answer(acknowledged, echoes)),
+        Reply::ShareAcknowledged(Ok(acknowledged)) => {
+            Ok(answer(&cx.broker.catalog.image(), acknowledged, echoes))
+        }
         Reply::ShareAcknowledged(Err(error)) => Ok(KeyShareAcknowledgeResponse {
             error_code: error_map::share(&error),
             error_message: words(&error),
@@ -91,24 +94,23 @@ fn command(
     Ok((acknowledge, echoes))
 }
 
-fn answer(acknowledged: ShareAcknowledged, mut echoes: Echoes) -> KeyShareAcknowledgeResponse {
+fn answer(image: &Image, acknowledged: ShareAcknowledged, mut echoes: Echoes) -> KeyShareAcknowledgeResponse {
     let lock_ms = acknowledged.lock_ms;
     let mut topics: Vec<KeyShareAcknowledgeTopicResponse> = Vec::new();
-    for (id, error, outcomes) in acknowledged.parts {
+    for part in acknowledged.parts {
+        let id = part.partition;
         let (echo, renews) = echoes.remove(&id).unwrap_or_default();
-        // The outcome of all is told by each range; one that concerns the partition itself stands for it too.
-        let (error_code, error_message) = if outcomes.is_empty() { told(error.as_ref()) } else { told(None) };
-        let acknowledge_results = results(echo, &outcomes, error.as_ref());
+        let acknowledge_results = results(image, id, echo, &part.results, part.error);
         let renewed = acknowledge_results
             .iter()
             .zip(renews)
             .any(|(result, renews)| renews && !result.error_code.is_error());
         let partition = KeyShareAcknowledgePartitionResponse {
             index: id.index,
-            error_code,
-            error_message,
             acknowledge_results,
+            recalled_ranges: recalled(&part.recalled),
             lease_ms: if renewed { lock_ms } else { -1 },
+            start_offset: part.start_offset.unwrap_or(Offset(-1)),
             ..KeyShareAcknowledgePartitionResponse::default()
         };
         match topics.last_mut() {

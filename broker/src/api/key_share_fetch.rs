@@ -16,7 +16,10 @@ use protocol::messages::key_share_fetch::{
 use records::ids::{Offset, PartitionId};
 
 use super::coordination::{tell_member, words};
-use super::share_requests::{OPENS, Refusal, distinct, number, numbered, recalled, results, speaker, told};
+use super::share_requests::{
+    OPENS, Refusal, distinct, fetch_error, number, numbered, recalled, results, speaker, told,
+};
+use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
 use crate::executor::{Data, FileRange, Reply};
@@ -44,7 +47,7 @@ pub async fn handle(
     };
     tell_member(cx, &fetch.group, &fetch.member, fetch.epoch == OPENS);
     match cx.call(Command::ShareFetch(fetch)).await? {
-        Reply::ShareFetched(Ok(fetched)) => Ok(answer(fetched, echoes)),
+        Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched, echoes)),
         Reply::ShareFetched(Err(error)) => Ok(KeyShareFetchResponse {
             error_code: error_map::share(&error),
             error_message: words(&error),
@@ -109,13 +112,17 @@ fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(ShareF
     Ok((fetch, echoes))
 }
 
-fn answer(fetched: ShareFetched<Data>, mut echoes: Echoes) -> KeyShareFetchResponse<FileRange> {
+fn answer(
+    image: &Image,
+    fetched: ShareFetched<Data>,
+    mut echoes: Echoes,
+) -> KeyShareFetchResponse<FileRange> {
     let lock_ms = fetched.lock_ms;
     let mut topics: Vec<KeyShareFetchTopicResponse<FileRange>> = Vec::new();
     for part in fetched.parts {
         let topic_id = part.partition.topic;
         let echo = echoes.remove(&part.partition).unwrap_or_default();
-        let partition = partition(part, echo, lock_ms);
+        let partition = partition(image, part, echo, lock_ms);
         match topics.last_mut() {
             Some(last) if last.topic_id == topic_id => last.partitions.push(partition),
             _ => topics.push(KeyShareFetchTopicResponse { topic_id, partitions: vec![partition] }),
@@ -125,11 +132,13 @@ fn answer(fetched: ShareFetched<Data>, mut echoes: Echoes) -> KeyShareFetchRespo
 }
 
 fn partition(
+    image: &Image,
     part: SharePart<Data>,
     echo: Vec<AcknowledgeResult>,
     lock_ms: i32,
 ) -> KeyShareFetchPartitionResponse<FileRange> {
-    let (error_code, error_message) = told(part.error.as_ref());
+    let (error_code, error_message) = told(fetch_error(image, part.partition, part.error));
+    let failed = error_code.is_error();
     let range = |range: &coordinator::reply::AcquiredRange| AcquiredRange {
         first_offset: range.first,
         last_offset: range.last,
@@ -140,11 +149,12 @@ fn partition(
         index: part.partition.index,
         error_code,
         error_message,
-        acknowledge_results: results(echo, &part.ack_results, part.ack_error.as_ref()),
+        acknowledge_results: results(image, part.partition, echo, &part.ack_results, part.ack_error),
         acquired_ranges: part.acquired.iter().map(range).collect(),
         recalled_ranges: recalled(&part.recalled),
         lease_ms: if part.acquired.is_empty() { -1 } else { lock_ms },
-        start_offset: if part.error.is_some() { Offset(-1) } else { part.start_offset },
+        start_offset: if failed { Offset(-1) } else { part.start_offset },
+        high_watermark: if failed { Offset(-1) } else { part.high_watermark },
         records: part.data.map(Into::into).unwrap_or_default(),
         ..KeyShareFetchPartitionResponse::default()
     }

@@ -13,7 +13,8 @@ use protocol::messages::share_acknowledge::{
 };
 
 use super::coordination::{tell_member, words};
-use super::share_requests::{OPENS, Refusal, acknowledged, distinct, speaker, told};
+use super::share_requests::{OPENS, Refusal, ack_error, acknowledged, distinct, speaker, told};
+use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
 use crate::executor::Reply;
@@ -38,7 +39,7 @@ pub async fn handle(
     };
     tell_member(cx, &acknowledge.group, &acknowledge.member, false);
     match cx.call(Command::ShareAcknowledge(acknowledge)).await? {
-        Reply::ShareAcknowledged(Ok(acknowledged)) => Ok(answer(acknowledged)),
+        Reply::ShareAcknowledged(Ok(acknowledged)) => Ok(answer(&cx.broker.catalog.image(), acknowledged)),
         Reply::ShareAcknowledged(Err(error)) => Ok(ShareAcknowledgeResponse {
             error_code: error_map::share(&error),
             error_message: words(&error),
@@ -77,10 +78,11 @@ pub(super) const fn no_session_begins_here() -> Refusal {
     }
 }
 
-fn answer(acknowledged: ShareAcknowledged) -> ShareAcknowledgeResponse {
+fn answer(image: &Image, acknowledged: ShareAcknowledged) -> ShareAcknowledgeResponse {
     let mut topics: Vec<ShareAcknowledgeTopicResponse> = Vec::new();
-    for (id, error, _) in acknowledged.parts {
-        let (error_code, error_message) = told(error.as_ref());
+    for part in acknowledged.parts {
+        let id = part.partition;
+        let (error_code, error_message) = told(ack_error(image, id, part.error));
         let partition = ShareAcknowledgePartitionResponse {
             index: id.index,
             error_code,
@@ -90,7 +92,8 @@ fn answer(acknowledged: ShareAcknowledged) -> ShareAcknowledgeResponse {
         match topics.last_mut() {
             Some(last) if last.topic_id == id.topic => last.partitions.push(partition),
             _ => {
-                topics.push(ShareAcknowledgeTopicResponse { topic_id: id.topic, partitions: vec![partition] })
+                topics
+                    .push(ShareAcknowledgeTopicResponse { topic_id: id.topic, partitions: vec![partition] });
             }
         }
     }

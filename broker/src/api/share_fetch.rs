@@ -15,7 +15,8 @@ use protocol::messages::share_fetch::{
 use records::ids::PartitionId;
 
 use super::coordination::{tell_member, words};
-use super::share_requests::{OPENS, Refusal, acknowledged, distinct, speaker, told};
+use super::share_requests::{OPENS, Refusal, ack_error, acknowledged, distinct, fetch_error, speaker, told};
+use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
 use crate::executor::{Data, FileRange, Reply};
@@ -45,7 +46,7 @@ pub async fn handle(
     };
     tell_member(cx, &fetch.group, &fetch.member, fetch.epoch == OPENS);
     match cx.call(Command::ShareFetch(fetch)).await? {
-        Reply::ShareFetched(Ok(fetched)) => Ok(answer(fetched)),
+        Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched)),
         Reply::ShareFetched(Err(error)) => Ok(ShareFetchResponse {
             error_code: error_map::share(&error),
             error_message: words(&error),
@@ -100,11 +101,11 @@ fn command(cx: &RequestContext, request: ShareFetchRequest) -> Result<ShareFetch
     })
 }
 
-fn answer(fetched: ShareFetched<Data>) -> ShareFetchResponse<FileRange> {
+fn answer(image: &Image, fetched: ShareFetched<Data>) -> ShareFetchResponse<FileRange> {
     let mut topics: Vec<ShareFetchTopicResponse<FileRange>> = Vec::new();
     for part in fetched.parts {
         let topic_id = part.partition.topic;
-        let partition = partition(part);
+        let partition = partition(image, part);
         match topics.last_mut() {
             Some(last) if last.topic_id == topic_id => last.partitions.push(partition),
             _ => topics.push(ShareFetchTopicResponse { topic_id, partitions: vec![partition] }),
@@ -117,9 +118,10 @@ fn answer(fetched: ShareFetched<Data>) -> ShareFetchResponse<FileRange> {
     }
 }
 
-fn partition(part: SharePart<Data>) -> ShareFetchPartitionResponse<FileRange> {
-    let (error_code, error_message) = told(part.error.as_ref());
-    let (acknowledge_error_code, acknowledge_error_message) = told(part.ack_error.as_ref());
+fn partition(image: &Image, part: SharePart<Data>) -> ShareFetchPartitionResponse<FileRange> {
+    let (error_code, error_message) = told(fetch_error(image, part.partition, part.error));
+    let (acknowledge_error_code, acknowledge_error_message) =
+        told(ack_error(image, part.partition, part.ack_error));
     let range = |range: coordinator::reply::AcquiredRange| AcquiredRecords {
         first_offset: range.first,
         last_offset: range.last,

@@ -9,9 +9,10 @@ use coordinator::share::ShareError;
 use protocol::messages::key_share_fetch::{AcknowledgeResult, Acknowledgement, RecalledRange};
 use protocol::messages::share_fetch::AcknowledgementBatch;
 use protocol::{ErrorCode, StrBytes};
-use records::ids::{Offset, PartitionId, TopicId};
+use records::ids::{PartitionId, TopicId};
 
 use super::coordination::{text, words};
+use crate::catalog::Image;
 use crate::error_map;
 
 /// The session epoch by which a session is opened.
@@ -105,25 +106,50 @@ pub(super) fn numbered(acknowledgements: Vec<Acknowledgement>) -> (Vec<AckRange>
 
 /// What became of each acknowledgement of a partition: its own outcome, or that of all.
 pub(super) fn results(
+    image: &Image,
+    part: PartitionId,
     mut echoes: Vec<AcknowledgeResult>,
     outcomes: &[Result<(), ShareError>],
-    all: Option<&ShareError>,
+    all: Option<ShareError>,
 ) -> Vec<AcknowledgeResult> {
     for (place, echo) in echoes.iter_mut().enumerate() {
         let error = match outcomes.get(place) {
-            Some(outcome) => outcome.as_ref().err(),
+            Some(outcome) => outcome.err(),
             None => all,
         };
-        echo.error_code = error.map_or(ErrorCode::None, error_map::share);
+        (echo.error_code, _) = told(ack_error(image, part, error));
     }
     echoes
 }
 
 /// Code and words of an error that may not be there.
-pub(super) fn told(error: Option<&ShareError>) -> (ErrorCode, Option<StrBytes>) {
+pub(super) fn told(error: Option<ShareError>) -> (ErrorCode, Option<StrBytes>) {
     match error {
         None => (ErrorCode::None, None),
-        Some(error) => (error_map::share(error), words(error)),
+        Some(error) => (error_map::share(&error), words(&error)),
+    }
+}
+
+/// The error of fetching a partition: the shard knows partitions, the catalogue knows whether it is the topic that is
+/// missing.
+pub(super) fn fetch_error(image: &Image, part: PartitionId, error: Option<ShareError>) -> Option<ShareError> {
+    match error {
+        Some(ShareError::UnknownPartition) if image.topic_by_id(part.topic).is_none() => {
+            Some(ShareError::UnknownTopicId)
+        }
+        error => error,
+    }
+}
+
+/// The error of acknowledging: of a partition that exists and that the group never read, the member holds nothing.
+pub(super) fn ack_error(image: &Image, part: PartitionId, error: Option<ShareError>) -> Option<ShareError> {
+    let topic = image.topic_by_id(part.topic);
+    match (error, topic) {
+        (Some(ShareError::UnknownPartition), None) => Some(ShareError::UnknownTopicId),
+        (Some(ShareError::UnknownPartition), Some(topic)) if topic.partition(part.index).is_some() => {
+            Some(ShareError::InvalidRecordState)
+        }
+        (error, _) => error,
     }
 }
 
@@ -133,17 +159,19 @@ pub(super) const fn number(delivery: DeliveryNumber) -> i64 {
 }
 
 /// What the member must drop unworked.
-pub(super) fn recalled(ranges: &[(Offset, Offset)]) -> Vec<RecalledRange> {
-    let range = |(first, last): &(Offset, Offset)| RecalledRange {
-        first_offset: *first,
-        last_offset: *last,
-        ..RecalledRange::default()
+pub(super) fn recalled(ranges: &[coordinator::reply::RecalledRange]) -> Vec<RecalledRange> {
+    let range = |range: &coordinator::reply::RecalledRange| RecalledRange {
+        first_offset: range.first,
+        last_offset: range.last,
+        delivery_number: number(range.delivery),
     };
     ranges.iter().map(range).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use records::ids::Offset;
+
     use super::*;
 
     fn ack(first: i64, kind: i8, delivery: i64) -> Acknowledgement {
@@ -205,14 +233,12 @@ mod tests {
     #[test]
     fn each_acknowledgement_has_its_outcome() {
         let (_, echoes) = numbered(vec![ack(0, 1, 1), ack(2, 1, 1)]);
+        let codes = |outcomes: &[_], all| {
+            let results = results(&Image::default(), PartitionId::default(), echoes.clone(), outcomes, all);
+            results.iter().map(|result| result.error_code).collect::<Vec<_>>()
+        };
         let outcomes = [Ok(()), Err(ShareError::InvalidRecordState)];
-        let codes =
-            |results: Vec<AcknowledgeResult>| results.iter().map(|r| r.error_code).collect::<Vec<_>>();
-        assert_eq!(
-            codes(results(echoes.clone(), &outcomes, None)),
-            [ErrorCode::None, ErrorCode::InvalidRecordState]
-        );
-        let all = ShareError::UnknownPartition;
-        assert_eq!(codes(results(echoes, &[], Some(&all))), [ErrorCode::UnknownTopicOrPartition; 2]);
+        assert_eq!(codes(&outcomes, None), [ErrorCode::None, ErrorCode::InvalidRecordState]);
+        assert_eq!(codes(&[], Some(ShareError::UnknownPartition)), [ErrorCode::UnknownTopicId; 2]);
     }
 }

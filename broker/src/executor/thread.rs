@@ -28,6 +28,7 @@ use super::replies::Replies;
 use super::serve::{self, log_facts};
 use super::{Data, readahead};
 use crate::clock::Clock;
+use crate::metrics;
 use crate::net::Connections;
 
 /// Syncs that run beside each other.
@@ -239,13 +240,19 @@ impl Worker {
                             self.inputs.push(Input::Completion(Completion::Read(op, found)));
                             return;
                         }
+                        metrics::cold_read();
                         let mailbox = Arc::clone(&self.mailbox);
                         self.reads.run(move || {
                             readahead::fetch(&missing);
                             let _ = mailbox.push(Mail::Completion(Completion::Read(op, found)));
                         });
                     }
-                    completion => self.inputs.push(Input::Completion(completion)),
+                    completion => {
+                        if let Completion::Appended(_, Ok(appended)) = &completion {
+                            metrics::appended(appended.bytes);
+                        }
+                        self.inputs.push(Input::Completion(completion));
+                    }
                 }
             }
             Output::Reply(ticket, reply) => self.replies.answer(ticket, reply),
@@ -260,6 +267,7 @@ impl Worker {
 
     fn start_sync(&self, job: Option<SyncJob>) {
         let Some(job) = job else { return };
+        metrics::synced();
         let mailbox = Arc::clone(&self.mailbox);
         self.syncs.run(move || {
             let _ = mailbox.push(Mail::Synced(job.run()));

@@ -1,11 +1,13 @@
 //! What happens by itself: locks run out, waits end, sessions end, answers are lost.
 
-use records::ids::KeyHash;
+use records::ids::{KeyHash, Offset};
 
 use super::event::{Event, Settlement};
 use super::partition::SharePartition;
 use super::recorder::Change;
 use super::window::RecordState;
+use crate::command::DeliveryNumber;
+use crate::reply::RecalledRange;
 use crate::time::{Micros, Now};
 
 impl SharePartition {
@@ -109,12 +111,12 @@ impl SharePartition {
         for later in self.queue.held_behind(key, offset) {
             let lock = self.window.slot(later).lock;
             let Some(lock) = self.holders.lock(lock) else { continue };
-            let (numbered, holder) = (lock.numbered, lock.holder);
+            let (numbered, holder, delivery) = (lock.numbered, lock.holder, lock.delivery);
             self.counters.recalled += 1;
             if numbered {
                 self.give_back(later, false, None, now);
                 self.note(Change::Returned { counted: false, wait: None }, later);
-                self.holders.get_mut(holder).untold.push(later);
+                self.holders.get_mut(holder).untold.push((delivery, later));
             } else {
                 self.recall(later);
                 self.note(Change::Recalled, later);
@@ -142,15 +144,25 @@ impl SharePartition {
         self.holders.find(name).is_some_and(|holder| !self.holders.get(holder).untold.is_empty())
     }
 
-    /// Tells a holder which records were taken from it since it was told last, as ranges.
-    pub(crate) fn take_untold(&mut self, name: &str) -> Vec<(i64, i64)> {
+    /// Tells a holder which records were taken from it since it was told last, delivery by delivery. One that it was
+    /// given again meanwhile is not told: its new delivery says so.
+    pub(crate) fn take_untold(&mut self, name: &str) -> Vec<RecalledRange> {
         let Some(holder) = self.holders.find(name) else { return Vec::new() };
         let holder = self.holders.get_mut(holder);
         let mut untold = std::mem::take(&mut holder.untold);
         untold.sort_unstable();
-        untold.dedup();
-        untold.retain(|offset| !holder.out.contains(offset));
-        super::recorder::ranges_of(&untold)
+        untold.retain(|(_, offset)| !holder.out.contains(offset));
+        let mut ranges: Vec<RecalledRange> = Vec::new();
+        for (delivery, offset) in untold {
+            let (delivery, offset) = (DeliveryNumber(delivery), Offset(offset));
+            match ranges.last_mut() {
+                Some(range) if range.delivery == delivery && range.last.next() >= offset => {
+                    range.last = offset;
+                }
+                _ => ranges.push(RecalledRange { first: offset, last: offset, delivery }),
+            }
+        }
+        ranges
     }
 
     /// Notes that an event was applied already.

@@ -22,8 +22,9 @@ pub(crate) struct Holder {
     pub(crate) name: Arc<str>,
     /// Offsets in its hands, recalled ones included.
     pub(crate) out: BTreeSet<i64>,
-    /// Offsets that were taken from it without its asking, not told to it yet (delivery numbers only).
-    pub(crate) untold: Vec<i64>,
+    /// Deliveries and their offsets that were taken from it without its asking, not told to it yet (delivery numbers
+    /// only).
+    pub(crate) untold: Vec<(u64, i64)>,
 }
 
 /// What was granted, or renewed, at one moment.

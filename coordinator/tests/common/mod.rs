@@ -454,18 +454,18 @@ impl World {
     /// Acknowledges one range; says the partition's error.
     pub fn ack(&mut self, member: &str, first: i64, last: i64, kind: i8) -> Option<ShareError> {
         let reply = self.acknowledge(member, vec![range(first, last, kind)], None, false).unwrap();
-        reply.parts[0].1
+        reply.parts[0].error
     }
 
     pub fn ack_ranges(&mut self, member: &str, ranges: Vec<AckRange>) -> Option<ShareError> {
-        self.acknowledge(member, ranges, None, false).unwrap().parts[0].1
+        self.acknowledge(member, ranges, None, false).unwrap().parts[0].error
     }
 
     /// With the delivery number under which the member was given the record.
     pub fn ack_numbered(&mut self, member: &str, offset: i64, kind: i8) -> Result<(), ShareError> {
         let number = self.deliveries.get(&(member.to_string(), offset)).copied();
         let range = AckRange { delivery: number, ..range(offset, offset, kind) };
-        self.acknowledge(member, vec![range], None, true).unwrap().parts[0].2[0]
+        self.acknowledge(member, vec![range], None, true).unwrap().parts[0].results[0]
     }
 
     /// Final epoch.

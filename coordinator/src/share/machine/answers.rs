@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use records::ids::{Offset, PartitionId};
 
 use super::{Ask, Op, PartState, ShareMachine, Timer};
-use crate::command::{ConnectionId, Ticket};
+use crate::command::{ConnectionId, ShareAcknowledge, Ticket};
 use crate::io::{BuildError, OpId, Slice, Submission};
-use crate::outbox::{Outbox, Owner};
-use crate::reply::{Effect, Reply, ShareAcknowledged, ShareFetched, SharePart};
+use crate::outbox::{LogTable, Outbox, Owner};
+use crate::reply::{AckOutcome, Effect, Reply, ShareAcknowledged, ShareFetched, SharePart};
 use crate::share::acknowledge::Acknowledged;
 use crate::share::recorder::ranges_of;
 use crate::share::{ShareError, ShareOrder};
@@ -40,6 +40,8 @@ struct AnswerPart<S> {
     acked: Option<Acknowledged>,
     grant: Option<(u64, Vec<i64>)>,
     data: Option<S>,
+    /// End of what the group may see; 0 where only acknowledgements are answered.
+    high_watermark: i64,
     /// It waits for events to be appended.
     appending: bool,
     /// It waits for its data.
@@ -57,8 +59,9 @@ pub(super) struct Unwritten {
 
 impl<S: Slice> ShareMachine<S> {
     /// Makes a fetch's answer of what it was granted.
-    pub(super) fn answer_fetch(&mut self, now: Now, number: u64, out: &mut Outbox<S>) {
+    pub(super) fn answer_fetch(&mut self, now: Now, number: u64, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(mut ask) = self.forget_ask(number) else { return };
+        let config = self.config(ask.group);
         let mut parts = Vec::new();
         for &(partition, part) in &ask.parts {
             let acked = ask.acked.remove(&partition);
@@ -79,12 +82,13 @@ impl<S: Slice> ShareMachine<S> {
                     acked,
                     grant,
                     data: None,
+                    high_watermark: super::upper(logs, &config, partition),
                     appending: false,
                     building,
                 });
             }
         }
-        let close_at = now.mono + Micros::from_ms(self.group(ask.group).config.lock_ms / 2);
+        let close_at = now.mono + Micros::from_ms(config.lock_ms / 2);
         let answer = Answer {
             ticket: ask.ticket,
             connection: ask.connection,
@@ -113,7 +117,7 @@ impl<S: Slice> ShareMachine<S> {
         &mut self,
         now: Now,
         ticket: Ticket,
-        connection: ConnectionId,
+        request: &ShareAcknowledge,
         (group, member): (u32, u32),
         acked: Vec<(PartitionId, Acknowledged)>,
         out: &mut Outbox<S>,
@@ -127,17 +131,18 @@ impl<S: Slice> ShareMachine<S> {
                 acked: Some(acked),
                 grant: None,
                 data: None,
+                high_watermark: 0,
                 appending: false,
                 building: false,
             })
             .collect();
         let answer = Answer {
             ticket,
-            connection,
+            connection: request.connection,
             group,
             member,
             fetch: false,
-            numbered: false,
+            numbered: request.key_share,
             batch_size: 0,
             parts,
             close_at: Mono::default(),
@@ -307,16 +312,28 @@ impl<S: Slice> ShareMachine<S> {
         let Some(answer) = self.answers.remove(&number) else { return };
         let config = self.config(answer.group);
         let lock_ms = i32::try_from(config.lock_ms).unwrap_or(i32::MAX);
+        // Only who acknowledges with delivery numbers is told what was recalled.
+        let member = self.members.get(&answer.member).filter(|_| answer.numbered);
+        let name = member.map(|member| member.name.clone());
         if !answer.fetch {
             let parts = answer.parts.into_iter().map(|part| {
+                let open = part.part.and_then(|id| self.parts.get_mut(&id)).and_then(super::Part::open_mut);
                 let acked = part.acked.unwrap_or_default();
-                (part.partition, acked.error, acked.results)
+                AckOutcome {
+                    partition: part.partition,
+                    error: acked.error,
+                    results: acked.results,
+                    start_offset: open.as_ref().map(|open| Offset(open.window.start())),
+                    recalled: match (open, &name) {
+                        (Some(open), Some(name)) => open.take_untold(name),
+                        _ => Vec::new(),
+                    },
+                }
             });
             let reply = ShareAcknowledged { lock_ms, parts: parts.collect() };
             return out.reply(answer.ticket, Reply::ShareAcknowledged(Ok(reply)));
         }
         let batch_size = (config.order == ShareOrder::None).then_some(answer.batch_size);
-        let name = self.members.get(&answer.member).map(|member| member.name.clone());
         let mut deliveries = Vec::new();
         let mut parts = Vec::with_capacity(answer.parts.len());
         for part in answer.parts {
@@ -330,6 +347,7 @@ impl<S: Slice> ShareMachine<S> {
                 acquired: Vec::new(),
                 recalled: Vec::new(),
                 start_offset: open.as_ref().map_or(Offset(0), |open| Offset(open.window.start())),
+                high_watermark: Offset(part.high_watermark),
             };
             if let Some(open) = open {
                 // Ownership is looked at again now: the session may have ended since the grant.
@@ -340,10 +358,8 @@ impl<S: Slice> ShareMachine<S> {
                         deliveries.push((id, delivery));
                     }
                 }
-                if let Some(name) = name.as_ref().filter(|_| answer.numbered) {
-                    let untold = open.take_untold(name);
-                    reply.recalled =
-                        untold.into_iter().map(|(first, last)| (Offset(first), Offset(last))).collect();
+                if let Some(name) = &name {
+                    reply.recalled = open.take_untold(name);
                 }
             }
             parts.push(reply);

@@ -47,9 +47,10 @@ impl<S: Slice> ShareMachine<S> {
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) -> Result<(), ShareError> {
-        // A renewal is no fetch (KIP-1222): with anything to fetch it is refused, before the epoch counts.
+        // A renewal is no fetch (KIP-1222): with anything to fetch it is refused, before the epoch counts. The batch
+        // size may be any.
         let asks_nothing = [fetch.wait_max_ms, fetch.bytes_min, fetch.bytes_max, fetch.records_max] == [0; 4];
-        if fetch.renew && !(asks_nothing && fetch.batch_size == 0) {
+        if fetch.renew && !asks_nothing {
             return Err(ShareError::InvalidRequest);
         }
         let acknowledges = fetch.parts.iter().any(|part| !part.acks.is_empty());
@@ -224,7 +225,7 @@ impl<S: Slice> ShareMachine<S> {
             .iter()
             .filter_map(|(partition, _)| acked.remove(partition).map(|acked| (*partition, acked)))
             .collect();
-        self.answer_acks(now, ticket, request.connection, (group, member), parts, out);
+        self.answer_acks(now, ticket, request, (group, member), parts, out);
     }
 
     /// Applies acknowledgements, and lets the member's speed be known.

@@ -137,7 +137,7 @@ impl<S: Slice> ShareMachine<S> {
                 Patience::Look(until) => until <= now.mono || !self.is_busy(number, logs),
             };
         if answers {
-            return self.answer_fetch(now, number, out);
+            return self.answer_fetch(now, number, logs, out);
         }
         if let Patience::Until(until) | Patience::Look(until) = ask.patience {
             if let Patience::Look(_) = ask.patience {
