@@ -1,7 +1,7 @@
 //! Answers on their way: held until their events are appended and their data is built, then until the socket has
 //! taken them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use records::ids::{Offset, PartitionId};
 
@@ -69,7 +69,7 @@ impl<S: Slice> ShareMachine<S> {
             let is_open = part.and_then(|part| self.parts.get(&part)).map(|part| &part.state);
             let error = match is_open {
                 None if acked.is_none() => Some(ShareError::UnknownPartition),
-                Some(PartState::Closed) => Some(ShareError::Unavailable),
+                Some(PartState::Closed | PartState::Broken(_)) => Some(ShareError::Unavailable),
                 _ => None,
             };
             let untold = ask.numbered && self.has_untold(part, ask.member);
@@ -170,7 +170,7 @@ impl<S: Slice> ShareMachine<S> {
                 part.appending = true;
                 self.dirty.insert(id);
             } else if let Some(flushing) = &mut state.flushing {
-                flushing.push(number);
+                flushing.answers.push(number);
                 part.appending = true;
             }
         }
@@ -440,12 +440,12 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Deliveries of a share-partition whose answers went out.
-    pub(super) fn deliveries_out(&self, id: u32) -> BTreeMap<u64, ()> {
+    pub(super) fn deliveries_out(&self, id: u32) -> BTreeSet<u64> {
         self.unwritten
             .values()
             .flat_map(|unwritten| &unwritten.deliveries)
             .filter(|(part, _)| *part == id)
-            .map(|&(_, delivery)| (delivery, ()))
+            .map(|&(_, delivery)| delivery)
             .collect()
     }
 }
