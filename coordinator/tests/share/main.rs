@@ -6,6 +6,7 @@ mod answers;
 mod common;
 mod kafka_order;
 mod key_order;
+mod key_share_recall;
 mod members;
 mod model;
 mod redelivery;
