@@ -428,7 +428,6 @@ fn s27_renew_on_a_fetch() {
             Want { bytes: 1, ..renewal.clone() },
             Want { bytes_min: 1, ..renewal.clone() },
             Want { wait_ms: 1, ..renewal.clone() },
-            Want { batch_size: 1, ..renewal.clone() },
         ] {
             assert_eq!(
                 w.fetch_with("A", &Want { epoch: Some(epoch), ..bad }),

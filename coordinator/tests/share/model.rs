@@ -364,7 +364,7 @@ impl Run {
             panic!("an acknowledgement is answered")
         };
         let Ok(reply) = reply else { return self.world.reopen(name) };
-        let error = reply.parts[0].1;
+        let error = reply.parts[0].error;
         self.trace.push(format!("{error:?}"));
         let mine = |offset: i64| before.get(&offset).filter(|holder| holder.0 == member);
         let all = (first..=last).all(|offset| mine(offset).is_some() || offset < start);
