@@ -4,13 +4,12 @@
 //! the housekeeping. Invariant: the mail is closed when the thread ends, however it ends, so that nobody waits for a
 //! thread that is gone.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use coordinator::command::{Fact, Ticket};
+use coordinator::command::Fact;
 use coordinator::io::{Completion, Submission};
 use coordinator::limits::Limits;
 use coordinator::reply::{Effect, Output};
@@ -22,9 +21,10 @@ use tokio::sync::{oneshot, watch};
 
 use super::control::{Control, OpenPartition, Refused};
 use super::flush::Flushes;
-use super::handle::{Reply, ShardHandle};
+use super::handle::ShardHandle;
 use super::mailbox::{Mail, Mailbox};
 use super::pool::Pool;
+use super::replies::Replies;
 use super::serve::{self, log_facts};
 use super::{Data, readahead};
 use crate::clock::Clock;
@@ -134,7 +134,7 @@ struct Worker {
     mailbox: Arc<Mailbox>,
     clock: Clock,
     connections: Arc<Connections>,
-    replies: HashMap<Ticket, oneshot::Sender<Reply>>,
+    replies: Replies,
     flushes: Flushes,
     syncs: Pool,
     reads: Pool,
@@ -156,7 +156,7 @@ impl Worker {
             mailbox,
             clock: parts.clock,
             connections: parts.connections,
-            replies: HashMap::new(),
+            replies: Replies::default(),
             flushes: Flushes::default(),
             syncs: Pool::new("sync", SYNC_THREADS_MAX),
             reads: Pool::new("read", READ_THREADS_MAX),
@@ -195,13 +195,17 @@ impl Worker {
     fn take_mail(&mut self) {
         let is_done = self.stopping.is_some() && self.flushes.is_idle();
         let wait = if self.inputs.is_empty() && !is_done { self.wait() } else { Duration::ZERO };
+        let mut has_gone = false;
         for mail in self.mailbox.take(wait) {
             match mail {
                 Mail::Command { ticket, command, reply } => {
-                    self.replies.insert(ticket, reply);
+                    self.replies.expect(ticket, reply);
                     self.inputs.push(Input::Command(ticket, command));
                 }
-                Mail::Fact(fact) => self.inputs.push(Input::Fact(fact)),
+                Mail::Fact(fact) => {
+                    has_gone |= matches!(fact, Fact::ConnectionClosed(_));
+                    self.inputs.push(Input::Fact(fact));
+                }
                 Mail::Completion(completion) => self.inputs.push(Input::Completion(completion)),
                 Mail::Synced(result) => {
                     let (done, job) = self.flushes.end(&mut self.logs, result);
@@ -210,6 +214,9 @@ impl Worker {
                 }
                 Mail::Control(control) => self.control(control),
             }
+        }
+        if has_gone {
+            self.replies.forget_gone();
         }
     }
 
@@ -248,12 +255,7 @@ impl Worker {
                     }
                 }
             }
-            Output::Reply(ticket, reply) => {
-                if let Some(waiting) = self.replies.remove(&ticket) {
-                    // Nobody waits where the connection went first.
-                    let _ = waiting.send(reply);
-                }
-            }
+            Output::Reply(ticket, reply) => self.replies.answer(ticket, reply),
             Output::Effect(Effect::CloseConnection(connection)) => self.connections.close(connection),
             Output::Effect(Effect::GroupDeleted(group)) => {
                 if let Err(error) = self.metadata.remove_group(&group) {

@@ -327,7 +327,9 @@ impl Run {
         let before = self.records.range(..offset).filter(|(_, record)| record.key == key);
         let held = before
             .filter(|(_, record)| matches!(record.state, State::Held { member: holder } if holder == member));
-        held.map(|(earlier, _)| self.works.get(earlier).map_or(Mono(0), |work| work.until)).min().map_or(whole, |end| end.min(whole))
+        held.map(|(earlier, _)| self.works.get(earlier).map_or(Mono(0), |work| work.until))
+            .min()
+            .map_or(whole, |end| end.min(whole))
     }
 
     fn who_holds(&self) -> BTreeMap<i64, (usize, bool)> {

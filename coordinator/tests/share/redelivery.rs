@@ -130,10 +130,10 @@ fn k60_with_a_delivery_number_nothing_waits() {
     w.log("a a a");
     let ask = crate::common::Want { key_share: key_share(16), ..want(10) };
     assert_eq!(w.fetch_with("A", &ask).unwrap(), [(0, 2, 1)]);
-    let release = AckRange { delivery: w.deliveries.get(&("A".to_string(), 0)).copied(), ..range(0, 0, RELEASE) };
-    let reply = w.acknowledge("A", vec![release], None, true).unwrap();
-    let recalled: Vec<_> = reply.parts[0].recalled.iter().map(|range| (range.first.get(), range.last.get())).collect();
-    assert_eq!(recalled, [(1, 2)], "A is told what it must not work on any more");
+    let release = AckRange { delivery: Some(w.deliveries[&("A".to_string(), 0)]), ..range(0, 0, RELEASE) };
+    let told = w.acknowledge("A", vec![release], None, true).unwrap();
+    let recalled = told.parts[0].recalled.iter().map(|range| (range.first.get(), range.last.get()));
+    assert_eq!(recalled.collect::<Vec<_>>(), [(1, 2)], "A is told what it must not work on any more");
     assert_eq!(each(&w.fetch_with("B", &ask).unwrap()), [(0, 2), (1, 1), (2, 1)]);
     let number = |w: &World, member: &str, offset| w.deliveries[&(member.to_string(), offset)];
     assert!(number(&w, "B", 1) > number(&w, "A", 1));
@@ -328,6 +328,10 @@ fn a_record_recalled_before_its_answer_went_out_was_never_delivered() {
     w.pass_ms(10);
     w.slow_disk = false;
     w.serve();
-    assert_eq!(w.woken("A", ticket), Some(vec![(2, 2, 1)]), "1 was granted, then recalled by the end of 0's lock");
+    assert_eq!(
+        w.woken("A", ticket),
+        Some(vec![(2, 2, 1)]),
+        "1 was granted, then recalled by the end of 0's lock"
+    );
     assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 1)], "nobody has to wait for it, and it does not count");
 }
