@@ -252,13 +252,13 @@ impl Catalog {
     /// As [`Catalog::add_partitions`].
     pub fn check_partitions(&self, name: &str, total: i32) -> Result<Arc<Topic>, CatalogError> {
         let topic = self.image().topic(name).cloned().ok_or(CatalogError::UnknownTopic)?;
-        check_partitions(total)?;
         if total <= topic.partitions {
             return Err(CatalogError::Partitions(format!(
                 "the topic has {} partitions: name a greater number",
                 topic.partitions
             )));
         }
+        check_partitions(total)?;
         Ok(topic)
     }
 

@@ -175,7 +175,8 @@ pub fn resident_bytes(id: u32) -> u64 {
 
 /// A figure in bytes of `/proc/ID/status`.
 pub(crate) fn status_bytes(id: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a running process has a status");
+    let status =
+        std::fs::read_to_string(format!("/proc/{id}/status")).expect("a running process has a status");
     let line = status.lines().find(|line| line.starts_with(field)).expect("the kernel reports memory");
     let kib: Option<u64> = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok());
     kib.expect("memory is a number of KiB") * 1024

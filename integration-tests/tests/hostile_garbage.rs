@@ -28,7 +28,8 @@ const API_VERSIONS: [u8; 15] = [0, 0, 0, 11, 0, 18, 0, 0, 0, 0, 0, 9, 0, 1, b'a'
 #[test]
 fn a_thousand_garbage_connections_harm_nobody() {
     raise_file_limit();
-    let seconds = std::env::var("SLUICE_GARBAGE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let seconds =
+        std::env::var("SLUICE_GARBAGE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let mut broker = BrokerProcess::start();
     let address = broker.bootstrap().to_owned();
     let stop = Arc::new(AtomicBool::new(false));
@@ -62,7 +63,9 @@ fn a_thousand_garbage_connections_harm_nobody() {
         "resident memory grew from {before} to {after} bytes in {seconds} s"
     );
     assert!(!broker.log().contains("panicked"), "a panic is in the log:\n{}", broker.log());
-    println!("{sent} pieces of garbage in {seconds} s; slowest answer {slowest:?}; resident {before} to {after} bytes");
+    println!(
+        "{sent} pieces of garbage in {seconds} s; slowest answer {slowest:?}; resident {before} to {after} bytes"
+    );
 }
 
 /// A good client's request, on a connection of its own.

@@ -30,7 +30,11 @@ fn main() {
     }
     print("Apache Kafka", &kafka);
     let ratio = |of: fn(&Sample) -> f64| median(&kafka, of) / median(&sluice, of);
-    println!("Kafka ÷ Sluice   start {:.0} ×   idle memory {:.0} ×", ratio(|s| s.start_ms), ratio(|s| s.idle_mib));
+    println!(
+        "Kafka ÷ Sluice   start {:.0} ×   idle memory {:.0} ×",
+        ratio(|s| s.start_ms),
+        ratio(|s| s.idle_mib)
+    );
 }
 
 struct Sample {
@@ -59,7 +63,12 @@ fn print(name: &str, samples: &[Sample]) {
         let values = sorted(samples, of);
         format!("{:.1} (min {:.1}, max {:.1})", median(samples, of), values[0], values[values.len() - 1])
     };
-    println!("{name:<16} start {} ms   idle memory {} MiB   n = {}", line(|s| s.start_ms), line(|s| s.idle_mib), samples.len());
+    println!(
+        "{name:<16} start {} ms   idle memory {} MiB   n = {}",
+        line(|s| s.start_ms),
+        line(|s| s.idle_mib),
+        samples.len()
+    );
 }
 
 fn sorted(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {

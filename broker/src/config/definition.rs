@@ -207,10 +207,15 @@ fn within<T>(value: &str, low: T, high: T) -> Result<String, String>
 where
     T: std::str::FromStr + PartialOrd + Copy + fmt::Display,
 {
+    let range = match high.to_string() {
+        // The type's own end is no bound that someone set.
+        top if top == i64::MAX.to_string() || top == i32::MAX.to_string() => format!("of at least {low}"),
+        top => format!("from {low} to {top}"),
+    };
     match value.parse::<T>() {
         Ok(number) if low <= number && number <= high => Ok(number.to_string()),
-        Ok(_) => Err(format!("expected a number from {low} to {high}")),
-        Err(_) => Err(format!("not a number of this type, expected {low} to {high}")),
+        Ok(_) => Err(format!("expected a number {range}")),
+        Err(_) => Err(format!("not a number of this type, expected one {range}")),
     }
 }
 

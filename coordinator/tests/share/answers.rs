@@ -329,7 +329,7 @@ fn a_failed_append_takes_back_what_was_decided() {
     assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
     w.disk_full = true;
     let reply = w.acknowledge("A", vec![range(0, 0, ACCEPT)], None, false).unwrap();
-    assert_eq!(reply.parts[0].1, Some(ShareError::Unavailable));
+    assert_eq!(reply.parts[0].error, Some(ShareError::Unavailable));
     let ticket = w.send("B", &want(1));
     let answer = w.fetched("B", ticket).unwrap().unwrap();
     assert_eq!(answer.parts[0].error, Some(ShareError::Unavailable));
@@ -350,7 +350,7 @@ fn a_lock_goes_on_when_only_its_share_partition_was_loaded_anew() {
     w.pass_ms(10_000);
     w.disk_full = true;
     let refused = w.acknowledge("A", vec![range(0, 0, RELEASE)], None, false).unwrap();
-    assert_eq!(refused.parts[0].1, Some(ShareError::Unavailable));
+    assert_eq!(refused.parts[0].error, Some(ShareError::Unavailable));
     w.disk_full = false;
     w.fetch("B", 0);
     w.pass_ms(19_999);

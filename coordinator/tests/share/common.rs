@@ -14,8 +14,8 @@ use coordinator::command::{
     ShareFetchPart, Ticket,
 };
 use coordinator::io::{
-    BuildError, Completion, EventsAppended, IoError, LogFacts, Scanned, ScannedBatch, ScannedKind,
-    ScannedRecord, ShareState, ShareStateId, Slice, Submission,
+    BuildError, Completion, EventsAppended, FoundRecord, IoError, LogFacts, Scanned, ScannedBatch,
+    ScannedKind, ScannedRecord, ShareState, ShareStateId, Slice, Submission,
 };
 use coordinator::outbox::{LogTable, Outbox};
 use coordinator::reply::{Effect, Output, Reply, ShareAcknowledged, ShareFetched};
@@ -624,7 +624,14 @@ impl World {
             Submission::FindOffset { op, partition, query } => {
                 let OffsetQuery::At(at) = query else { panic!("unexpected query {query:?}") };
                 let found = self.logs[&partition].batches.iter().find(|batch| batch.time_ms >= at);
-                Completion::OffsetFound(op, Ok(found.map(|batch| (Offset(batch.base), batch.time_ms))))
+                Completion::OffsetFound(
+                    op,
+                    Ok(found.map(|batch| FoundRecord {
+                        offset: Offset(batch.base),
+                        timestamp: batch.time_ms,
+                        leader_epoch: 0,
+                    })),
+                )
             }
             Submission::Sync { op, .. } => {
                 self.syncs += 1;

@@ -8,5 +8,6 @@ mod kafka_order;
 mod key_order;
 mod members;
 mod model;
+mod recall;
 mod redelivery;
 mod wakeups;

@@ -480,7 +480,7 @@ fn k72_leave_first_settle_after() {
         w.pass_ms(300);
         if closes {
             let closed = w.close_session("A", vec![range(0, 0, ACCEPT)]).unwrap();
-            assert_eq!(closed.parts[0].1, None);
+            assert_eq!(closed.parts[0].error, None);
             assert_eq!(w.fetch("B", 10), [(1, 1, 2)]);
         } else {
             assert_eq!(w.fetch("A", 10), [], "a member that left gets nothing more");

@@ -130,22 +130,15 @@ fn k60_with_a_delivery_number_nothing_waits() {
     w.log("a a a");
     let ask = crate::common::Want { key_share: key_share(16), ..want(10) };
     assert_eq!(w.fetch_with("A", &ask).unwrap(), [(0, 2, 1)]);
-    w.ack_numbered("A", 0, RELEASE).unwrap();
+    let release = AckRange { delivery: Some(w.deliveries[&("A".to_string(), 0)]), ..range(0, 0, RELEASE) };
+    let told = w.acknowledge("A", vec![release], None, true).unwrap();
+    let recalled = told.parts[0].recalled.iter().map(|range| (range.first.get(), range.last.get()));
+    assert_eq!(recalled.collect::<Vec<_>>(), [(1, 2)], "A is told what it must not work on any more");
     assert_eq!(each(&w.fetch_with("B", &ask).unwrap()), [(0, 2), (1, 1), (2, 1)]);
     let number = |w: &World, member: &str, offset| w.deliveries[&(member.to_string(), offset)];
     assert!(number(&w, "B", 1) > number(&w, "A", 1));
     assert_eq!(w.ack_numbered("A", 1, ACCEPT), Err(ShareError::InvalidRecordState));
     assert_eq!(w.ack_numbered("B", 1, ACCEPT), Ok(()));
-
-    let told = w.send("A", &ask);
-    let told = w.fetched("A", told).unwrap().unwrap();
-    let recalled: Vec<_> = told
-        .parts
-        .iter()
-        .flat_map(|part| &part.recalled)
-        .map(|range| (range.0.get(), range.1.get()))
-        .collect();
-    assert_eq!(recalled, [(1, 2)], "A is told what it must not work on any more");
 
     let old = number(&w, "B", 0);
     w.restart(1_000);
@@ -181,7 +174,7 @@ fn k60_one_bad_range_spoils_nothing_with_delivery_numbers() {
     ];
     let reply = w.acknowledge("A", ranges, None, true).unwrap();
     let invalid = Err(ShareError::InvalidRequest);
-    assert_eq!(reply.parts[0].2, [Ok(()), invalid, Ok(()), invalid]);
+    assert_eq!(reply.parts[0].results, [Ok(()), invalid, Ok(()), invalid]);
     assert_eq!(w.start(), 1);
 }
 
@@ -205,7 +198,7 @@ fn key_share_release_may_ask_for_a_delay() {
     assert_eq!(offsets(&w.fetch_with("A", &ask).unwrap()), [0, 2]);
     let number = w.deliveries.get(&("A".to_string(), 0)).copied();
     let delayed = AckRange { delivery: number, delay_ms: Some(2_000), ..range(0, 0, RELEASE) };
-    assert_eq!(w.acknowledge("A", vec![delayed], None, true).unwrap().parts[0].2, [Ok(())]);
+    assert_eq!(w.acknowledge("A", vec![delayed], None, true).unwrap().parts[0].results, [Ok(())]);
     let parked = w.park("B", 10);
     w.pass_ms(1_999);
     assert_eq!(w.woken("B", parked), None);
@@ -320,4 +313,25 @@ fn s20_after_a_crash_no_key_goes_out_before_its_leases_are_known() {
     w.restart(0);
     assert_eq!(w.fetch("B", 10), [], "the scan comes to 0 first, and only at 3 it shows that A has the key");
     assert_eq!(w.ack("B", 0, 0, ACCEPT), INVALID);
+}
+
+#[test]
+fn a_record_recalled_before_its_answer_went_out_was_never_delivered() {
+    let mut w = World::keyed();
+    w.config.lock_ms = 15_000;
+    w.configure();
+    w.log("a a b");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.pass_ms(14_990);
+    w.slow_disk = true;
+    let ticket = w.send("A", &want(10));
+    w.pass_ms(10);
+    w.slow_disk = false;
+    w.serve();
+    assert_eq!(
+        w.woken("A", ticket),
+        Some(vec![(2, 2, 1)]),
+        "1 was granted, then recalled by the end of 0's lock"
+    );
+    assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 1)], "nobody has to wait for it, and it does not count");
 }

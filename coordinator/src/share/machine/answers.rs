@@ -304,7 +304,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Sends an answer that waits for nothing any more.
-    fn try_finish(&mut self, _now: Now, number: u64, out: &mut Outbox<S>) {
+    fn try_finish(&mut self, now: Now, number: u64, out: &mut Outbox<S>) {
         let waits = |part: &AnswerPart<S>| part.appending || (part.building && part.grant.is_some());
         if self.answers.get(&number).is_none_or(|answer| answer.parts.iter().any(waits)) {
             return;
@@ -352,6 +352,9 @@ impl<S: Slice> ShareMachine<S> {
             if let Some(open) = open {
                 // Ownership is looked at again now: the session may have ended since the grant.
                 if let (Some((delivery, picks)), Some(id)) = (part.grant, part.part) {
+                    if open.withdraw_recalled(delivery, &picks, now) {
+                        self.dirty.insert(id);
+                    }
                     reply.acquired = open.acquired(delivery, &picks, batch_size);
                     if !reply.acquired.is_empty() {
                         reply.data = part.data;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use records::ids::{Offset, PartitionId};
+use records::ids::PartitionId;
 
 use super::{Op, Part, PartState, ShareMachine, Timer};
 use crate::command::OffsetQuery;
-use crate::io::{IoError, OpId, ShareState, Slice, Submission};
+use crate::io::{FoundRecord, IoError, OpId, ShareState, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::share::holders::Survivor;
 use crate::share::member::Loss;
@@ -116,7 +116,7 @@ impl<S: Slice> ShareMachine<S> {
         &mut self,
         now: Now,
         op: OpId,
-        result: Result<Option<(Offset, i64)>, IoError>,
+        result: Result<Option<FoundRecord>, IoError>,
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
@@ -124,7 +124,9 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number).filter(|part| part.generation == generation) else { return };
         let end = logs.get(&part.id).map(|facts| facts.end);
         match (result, end) {
-            (Ok(found), Some(end)) => self.start_part(now, number, found.map_or(end, |found| found.0).get()),
+            (Ok(found), Some(end)) => {
+                self.start_part(now, number, found.map_or(end, |found| found.offset).get());
+            }
             _ => self.load_failed(number, out),
         }
     }
