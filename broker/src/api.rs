@@ -4,23 +4,37 @@
 //! alone has two parts: what must happen in order, and the wait.
 
 pub mod api_versions;
+mod assignments;
 pub mod authorized;
 mod coordination;
+pub mod create_partitions;
+pub mod create_topics;
 pub mod delete_groups;
+pub mod delete_records;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
 pub mod describe_groups;
 pub mod describe_share_group_offsets;
+pub mod describe_topic_partitions;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod heartbeat;
+pub mod incremental_alter_configs;
+pub mod init_producer_id;
 pub mod join_group;
 pub mod key_share_acknowledge;
 pub mod key_share_fetch;
 pub mod leave_group;
+pub mod list_config_resources;
 pub mod list_groups;
+pub mod list_offsets;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_fetch;
 pub mod produce;
+mod refusal;
+mod resource;
 pub mod share_acknowledge;
 pub mod share_fetch;
 pub mod share_group_describe;
@@ -28,7 +42,8 @@ pub mod share_group_heartbeat;
 mod share_requests;
 pub mod sync_group;
 
-use protocol::{Request, Response};
+use bytes::Bytes;
+use protocol::{Request, Response, StrBytes};
 
 use crate::context::{CloseConnection, RequestContext};
 use crate::dispatch::Served;
@@ -76,8 +91,37 @@ pub async fn handle(cx: &RequestContext, request: Request) -> Result<Served, Clo
         Request::KeyShareAcknowledge(request) => {
             Response::KeyShareAcknowledge(key_share_acknowledge::handle(cx, request).await?)
         }
-        other => {
-            return Err(CloseConnection::because(format!("{} is not served", other.key())));
+        Request::ListOffsets(request) => Response::ListOffsets(list_offsets::handle(cx, request).await?),
+        Request::CreateTopics(request) => Response::CreateTopics(create_topics::handle(cx, request).await),
+        Request::DeleteTopics(request) => Response::DeleteTopics(delete_topics::handle(cx, request).await),
+        Request::DeleteRecords(request) => {
+            Response::DeleteRecords(delete_records::handle(cx, request).await?)
+        }
+        Request::InitProducerId(request) => {
+            Response::InitProducerId(init_producer_id::handle(cx, request).await)
+        }
+        Request::DescribeConfigs(request) => {
+            Response::DescribeConfigs(describe_configs::handle(cx, &request))
+        }
+        Request::CreatePartitions(request) => {
+            Response::CreatePartitions(create_partitions::handle(cx, request).await)
+        }
+        Request::IncrementalAlterConfigs(request) => {
+            Response::IncrementalAlterConfigs(incremental_alter_configs::handle(cx, request).await)
+        }
+        Request::DescribeCluster(request) => {
+            Response::DescribeCluster(describe_cluster::handle(cx, &request))
+        }
+        Request::ListConfigResources(request) => {
+            Response::ListConfigResources(list_config_resources::handle(cx, &request))
+        }
+        Request::DescribeTopicPartitions(request) => {
+            Response::DescribeTopicPartitions(describe_topic_partitions::handle(cx, &request))
         }
     }))
+}
+
+/// A text of the program's own in the form that answers hold, without a copy.
+fn fixed(text: &'static str) -> StrBytes {
+    StrBytes::try_from(Bytes::from_static(text.as_bytes())).expect("a str is UTF-8")
 }

@@ -3,26 +3,32 @@
 //! Readers take an [`Image`], which never changes. Changes are made one at a time: checked, stored, told to the shard
 //! and its executor, and only then visible.
 
+pub mod alter;
 pub mod image;
 pub mod names;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use coordinator::command::Fact;
 use coordinator::share::ShareConfig;
 use parking_lot::RwLock;
-use records::ids::{PartitionId, TopicId};
+use records::ids::{PartitionId, ProducerId, TopicId};
 use storage::{Metadata, StorageError, TopicMetadata};
 
 use crate::config::definition::InvalidValue;
 use crate::config::{self, Config, Overrides, group, topic};
 use crate::entropy;
 use crate::executor::{ShardHandle, Stopped};
+pub use alter::Change;
 pub use image::{Image, Topic};
 pub use names::NameError;
 
 /// Partitions of one topic: each costs a directory and memory.
 pub const PARTITIONS_MAX: i32 = 10_000;
+
+/// Producer ids that are reserved at a time (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`).
+const PRODUCER_ID_BLOCK: u32 = 1_000;
 
 /// Internal topic of groups and committed offsets (`Topic.GROUP_METADATA_TOPIC_NAME`).
 pub const CONSUMER_OFFSETS: &str = "__consumer_offsets";
@@ -48,6 +54,9 @@ pub enum CatalogError {
     /// The number of partitions cannot be (INVALID_PARTITIONS).
     #[error("{0}")]
     Partitions(String),
+    /// More than the broker does in one go (POLICY_VIOLATION).
+    #[error("{0}")]
+    Policy(String),
     /// There is one replica only (INVALID_REPLICATION_FACTOR).
     #[error("replication factor {0} is not possible: there is one broker, use 1 or -1")]
     ReplicationFactor(i16),
@@ -93,6 +102,8 @@ pub struct Catalog {
     image: RwLock<Arc<Image>>,
     /// Held during a change: they are made one at a time.
     change: tokio::sync::Mutex<()>,
+    /// Reserved producer ids that nobody has so far.
+    producer_ids: tokio::sync::Mutex<Range<i64>>,
     config: Arc<Config>,
     metadata: Arc<Metadata>,
     shard: ShardHandle,
@@ -103,7 +114,8 @@ impl Catalog {
     #[must_use]
     pub fn new(image: Image, config: Arc<Config>, metadata: Arc<Metadata>, shard: ShardHandle) -> Self {
         let change = tokio::sync::Mutex::new(());
-        Self { image: RwLock::new(Arc::new(image)), change, config, metadata, shard }
+        let producer_ids = tokio::sync::Mutex::new(0..0);
+        Self { image: RwLock::new(Arc::new(image)), change, producer_ids, config, metadata, shard }
     }
 
     /// What is there now.
@@ -142,6 +154,7 @@ impl Catalog {
             let (name, plain) = check_topic_config(name, value)?;
             configs.insert(name.to_owned(), plain);
         }
+        topic::check_together(&self.config, &configs)?;
         Ok((partitions, configs))
     }
 
@@ -239,13 +252,13 @@ impl Catalog {
     /// As [`Catalog::add_partitions`].
     pub fn check_partitions(&self, name: &str, total: i32) -> Result<Arc<Topic>, CatalogError> {
         let topic = self.image().topic(name).cloned().ok_or(CatalogError::UnknownTopic)?;
-        check_partitions(total)?;
         if total <= topic.partitions {
             return Err(CatalogError::Partitions(format!(
                 "the topic has {} partitions: name a greater number",
                 topic.partitions
             )));
         }
+        check_partitions(total)?;
         Ok(topic)
     }
 
@@ -255,6 +268,19 @@ impl Catalog {
     /// Where there is no such topic, or the change could not be stored.
     pub async fn set_topic_configs(&self, name: &str, configs: Overrides) -> Result<(), CatalogError> {
         let _one = self.change.lock().await;
+        self.replace_topic_configs(name, configs).await
+    }
+
+    /// Replaces what is set on a group; names and values as [`check_group_config`] gives them.
+    ///
+    /// # Errors
+    /// Where the change could not be stored.
+    pub async fn set_group_configs(&self, group: &Arc<str>, configs: Overrides) -> Result<(), CatalogError> {
+        let _one = self.change.lock().await;
+        self.replace_group_configs(group, configs).await
+    }
+
+    async fn replace_topic_configs(&self, name: &str, configs: Overrides) -> Result<(), CatalogError> {
         let before = self.image().topic(name).cloned().ok_or(CatalogError::UnknownTopic)?;
         let changes = changes(&before.configs, &configs);
         let stored = Arc::clone(&before.name);
@@ -267,12 +293,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Replaces what is set on a group; names and values as [`check_group_config`] gives them.
-    ///
-    /// # Errors
-    /// Where the change could not be stored.
-    pub async fn set_group_configs(&self, group: &Arc<str>, configs: Overrides) -> Result<(), CatalogError> {
-        let _one = self.change.lock().await;
+    async fn replace_group_configs(&self, group: &Arc<str>, configs: Overrides) -> Result<(), CatalogError> {
         let mut image = Image::clone(&self.image());
         let changes = changes(image.group(group).map_or(&Overrides::new(), |configs| configs), &configs);
         let stored = Arc::clone(group);
@@ -292,12 +313,18 @@ impl Catalog {
         group::share_config(&self.config, &own)
     }
 
-    /// Producer ids that nobody has had before; the first of `count`.
+    /// A producer id that nobody has had before. Ids are reserved in blocks (`ProducerIdsBlock`), so that most cost no
+    /// disk; what a stopped broker has not given out of its last block is given to nobody.
     ///
     /// # Errors
-    /// Where they could not be reserved.
-    pub async fn producer_ids(&self, count: u32) -> Result<i64, CatalogError> {
-        self.store(move |metadata| metadata.next_producer_ids(count)).await
+    /// Where no block could be reserved.
+    pub async fn producer_id(&self) -> Result<ProducerId, CatalogError> {
+        let mut block = self.producer_ids.lock().await;
+        if block.is_empty() {
+            let first = self.store(|metadata| metadata.next_producer_ids(PRODUCER_ID_BLOCK)).await?;
+            *block = first..first + i64::from(PRODUCER_ID_BLOCK);
+        }
+        Ok(ProducerId(block.next().expect("a block is not empty")))
     }
 
     async fn add(&self, topic: Topic) -> Result<Arc<Topic>, CatalogError> {
@@ -390,10 +417,13 @@ pub fn check_group_config(
 }
 
 fn check_partitions(count: i32) -> Result<(), CatalogError> {
-    if (1..=PARTITIONS_MAX).contains(&count) {
-        return Ok(());
+    match count {
+        1..=PARTITIONS_MAX => Ok(()),
+        _ if count > PARTITIONS_MAX => Err(CatalogError::Policy(format!(
+            "{count} partitions are too many: use {PARTITIONS_MAX} at most"
+        ))),
+        _ => Err(CatalogError::Partitions(format!(
+            "{count} partitions are not possible: use 1 to {PARTITIONS_MAX}, or -1 for the default"
+        ))),
     }
-    Err(CatalogError::Partitions(format!(
-        "{count} partitions are not possible: use 1 to {PARTITIONS_MAX}, or -1 for the default"
-    )))
 }

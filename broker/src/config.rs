@@ -5,6 +5,7 @@
 
 pub mod broker;
 pub mod definition;
+pub mod describe;
 pub mod group;
 pub mod listener;
 pub mod properties;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use definition::{Definition, Fallback, InvalidValue};
+pub use describe::{Described, Source, Synonym};
 pub use listener::HostPort;
 
 /// What was set on a topic or a group, by name, in plain form.
@@ -75,31 +77,6 @@ pub enum ConfigError {
     /// Settings that do not fit each other.
     #[error("{0}")]
     Contradiction(String),
-}
-
-/// Where a value comes from; numbers are those of DescribeConfigs (`DescribeConfigsResponse.ConfigSource`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i8)]
-pub enum Source {
-    /// Set on the topic.
-    Topic = 1,
-    /// Set in the broker's file or command line.
-    Static = 4,
-    /// Nobody set it.
-    Default = 5,
-    /// Set on the group.
-    Group = 8,
-}
-
-/// A setting's value, and why it is that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Effective {
-    /// The value; `None`: there is none (null on the wire).
-    pub value: Option<String>,
-    /// Whether it was set on the resource itself.
-    pub overridden: bool,
-    /// Settings that were looked at, the one that holds first: name, value, whether the file set it.
-    pub synonyms: Vec<(String, String, bool)>,
 }
 
 /// The broker's configuration: raw values by name, and the limits made of them.
@@ -299,34 +276,23 @@ impl Config {
         self.set.contains_key(name)
     }
 
-    /// What holds for a topic's or group's setting: its own value, else the broker's, else the default.
+    /// What holds for a topic's or group's setting: its own value, else the broker's, else the default; `None` where
+    /// there is none.
     #[must_use]
-    pub fn effective(&self, definition: &Definition, overrides: &Overrides) -> Effective {
-        let mut synonyms = Vec::new();
-        let own = overrides.get(definition.name);
-        if let Some(value) = own {
-            synonyms.push((definition.name.to_owned(), value.clone(), true));
+    pub fn value(&self, definition: &Definition, overrides: &Overrides) -> Option<String> {
+        if let Some(own) = overrides.get(definition.name) {
+            return Some(own.clone());
         }
-        for Fallback { name, factor } in definition.fallbacks {
-            if let Some(value) = self.text(name) {
-                let value = match (factor, value.parse::<i64>()) {
-                    (1, _) | (_, Err(_)) => value.to_owned(),
-                    (_, Ok(number)) if number < 0 => "-1".to_owned(),
-                    (factor, Ok(number)) => number.saturating_mul(*factor).to_string(),
-                };
-                synonyms.push(((*name).to_owned(), value, self.is_set(name)));
-            }
-        }
-        if synonyms.is_empty()
-            && let Some(default) = definition.default
-        {
-            return Effective { value: Some(default.to_owned()), overridden: false, synonyms };
-        }
-        Effective {
-            value: synonyms.first().map(|(_, value, _)| value.clone()),
-            overridden: own.is_some(),
-            synonyms,
-        }
+        let from_broker = |Fallback { name, factor }: &Fallback| {
+            let value = self.text(name)?;
+            Some(match (factor, value.parse::<i64>()) {
+                (1, _) | (_, Err(_)) => value.to_owned(),
+                (_, Ok(number)) if number < 0 => "-1".to_owned(),
+                (factor, Ok(number)) => number.saturating_mul(*factor).to_string(),
+            })
+        };
+        let inherited = definition.fallbacks.iter().find_map(from_broker);
+        inherited.or_else(|| definition.default.map(ToOwned::to_owned))
     }
 
     /// A topic's setting that is a number.
@@ -345,7 +311,7 @@ impl Config {
     #[must_use]
     pub fn topic_text(&self, name: &str, overrides: &Overrides) -> String {
         let definition = find(topic::TOPIC, name).expect("a setting of the table");
-        self.effective(definition, overrides).value.unwrap_or_default()
+        self.value(definition, overrides).unwrap_or_default()
     }
 }
 

@@ -129,6 +129,7 @@ pub const fn catalog(error: &CatalogError) -> ErrorCode {
         CatalogError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
         CatalogError::UnknownTopicId => ErrorCode::UnknownTopicId,
         CatalogError::Partitions(_) => ErrorCode::InvalidPartitions,
+        CatalogError::Policy(_) => ErrorCode::PolicyViolation,
         CatalogError::ReplicationFactor(_) => ErrorCode::InvalidReplicationFactor,
         CatalogError::Config(_) => ErrorCode::InvalidConfig,
         CatalogError::Storage(_) => ErrorCode::KafkaStorageError,

@@ -10,6 +10,7 @@ mod handle;
 mod mailbox;
 mod pool;
 mod readahead;
+mod replies;
 pub mod serve;
 mod thread;
 

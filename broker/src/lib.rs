@@ -19,5 +19,6 @@ pub mod error_map;
 pub mod executor;
 pub mod fetch_session;
 pub mod members_seen;
+pub mod metrics;
 pub mod net;
 pub mod start;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use coordinator::command::Fact;
 use coordinator::group::GroupLimits;
 use coordinator::limits::Limits;
+use coordinator::share::ShareLimits;
 use coordinator::time::Micros;
 use storage::{DataDir, Disk, Logs, Metadata, Options, OsDisk, StorageError};
 use tokio::net::TcpListener;
@@ -21,6 +22,7 @@ use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
 use crate::executor::{Executor, Parts, Refused, serve};
 use crate::fetch_session::FetchSessions;
+use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections};
 
 /// Old records are looked for at least this often, so that a short retention is kept.
@@ -48,6 +50,9 @@ pub enum StartError {
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// Metrics cannot be read.
+    #[error(transparent)]
+    Metrics(#[from] ExporterError),
     /// Not everything could be written at the end.
     #[error("the logs were not closed in order: {0}; the next start recovers them")]
     Close(#[from] Refused),
@@ -107,6 +112,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         config,
     });
     let (stopping, stopped) = watch::channel(false);
+    if let Some(address) = &broker.config.metrics_listen {
+        export_metrics(address, stopped.clone()).await?;
+    }
     let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, stopped));
     Ok(Running { broker, executor, local, stopping, listener })
 }
@@ -211,6 +219,13 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
     Ok((image, facts))
 }
 
+async fn export_metrics(address: &HostPort, stopping: watch::Receiver<bool>) -> Result<(), StartError> {
+    let listener = TcpListener::bind((address.bind_host(), address.port))
+        .await
+        .map_err(|error| listen_error(address, error))?;
+    Ok(metrics::serve(listener, stopping)?)
+}
+
 async fn listen(config: &Config) -> Result<TcpListener, StartError> {
     TcpListener::bind((config.listen.bind_host(), config.listen.port))
         .await
@@ -250,6 +265,11 @@ fn limits(config: &Config) -> Limits {
             offset_metadata_max: count("offset.metadata.max.bytes"),
             offsets_retention_ms: number("offsets.retention.minutes").saturating_mul(60_000),
             ..defaults.groups
+        },
+        share: ShareLimits {
+            sessions_max: count("group.share.max.share.sessions"),
+            config: Arc::new(group::share_config(config, &Overrides::new())),
+            ..defaults.share
         },
         ..defaults
     }

@@ -148,14 +148,17 @@ where
         if may_fetch {
             let acks = self.take_acks();
             // A fetch that opens a session cannot carry acknowledgements, and there are none yet.
-            return self.session.fetch(connection, &self.settings, room, acks).await;
+            self.session.fetch(connection, &self.settings, room, acks).await?;
+            self.work.told(self.session.last_sent());
+            return Ok(());
         }
         let must_go = self.session.in_flight() == 0
             || self.acks.len() >= ACKS_WAITING_MAX
             || self.acks_since.is_some_and(|since| now() >= since + ACK_LINGER);
         if !self.acks.is_empty() && must_go && !self.session.acknowledge_in_flight() {
             let acks = self.take_acks();
-            return self.session.acknowledge(connection, &self.settings, acks, false).await;
+            self.session.acknowledge(connection, &self.settings, acks, false).await?;
+            self.work.told(self.session.last_sent());
         }
         Ok(())
     }
@@ -193,6 +196,7 @@ where
 
     fn answered(&mut self, frame: Bytes) -> Result<(), Lost> {
         let Answer { delivered, settled, recalled, stale } = self.session.answer(frame)?;
+        self.work.answered(self.session.last_answered());
         for settled in settled {
             self.settled(&settled);
         }
@@ -208,13 +212,18 @@ where
                 Stats::add(&self.stats.redelivered, 1);
             }
             self.lock = delivered.lease.max(Duration::from_millis(1));
-            let stopped = self.work.take(Delivery {
+            let delivery = Delivery {
                 place: (delivered.partition, delivered.record.offset),
                 lane: delivered.lane,
                 number: delivered.number,
                 lease_end: now() + delivered.lease,
                 record: delivered.record,
-            });
+            };
+            if let Some(withheld) = self.work.refuse(&delivery) {
+                self.push_acks(vec![withheld]);
+                continue;
+            }
+            let stopped = self.work.take(delivery);
             self.abort(stopped);
         }
         if stale {

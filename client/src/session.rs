@@ -101,12 +101,13 @@ pub(crate) struct Session {
     names: BTreeMap<PartitionId, std::sync::Arc<str>>,
     told: BTreeSet<PartitionId>,
     sent: VecDeque<Sent>,
+    requests: u64,
 }
 
 impl Session {
     /// A session that its first fetch opens.
     pub(crate) fn new() -> Self {
-        Self { epoch: 0, names: BTreeMap::new(), told: BTreeSet::new(), sent: VecDeque::new() }
+        Self { epoch: 0, names: BTreeMap::new(), told: BTreeSet::new(), sent: VecDeque::new(), requests: 0 }
     }
 
     /// What it reads from now on, by topic name.
@@ -132,6 +133,16 @@ impl Session {
     /// Requests without an answer yet.
     pub(crate) fn in_flight(&self) -> usize {
         self.sent.len()
+    }
+
+    /// Number of the request that was sent last, from 1.
+    pub(crate) fn last_sent(&self) -> u64 {
+        self.requests
+    }
+
+    /// Number of the request that was answered last.
+    pub(crate) fn last_answered(&self) -> u64 {
+        self.requests - self.sent.len() as u64
     }
 
     /// Whether an acknowledgement without a fetch is out.
@@ -191,6 +202,7 @@ impl Session {
         };
         self.told = self.names.keys().copied().collect();
         self.sent.push_back(Sent::Fetch(ranges));
+        self.requests += 1;
         self.epoch = next_epoch(self.epoch);
         send(connection, request).await
     }
@@ -222,6 +234,7 @@ impl Session {
                 .collect(),
         };
         self.sent.push_back(Sent::Acknowledge(ranges));
+        self.requests += 1;
         self.epoch = if close { 0 } else { next_epoch(self.epoch) };
         send(connection, request).await
     }

@@ -1,9 +1,10 @@
 //! What a consumer holds, and what may run: every key in order, keys side by side.
 //!
 //! Pure: no task, no socket. Invariants: of a lane at most one record runs, and it is the lane's first; a record that
-//! is not held any more is never acknowledged.
+//! is not held any more is never acknowledged; behind a failed record nothing of its lane runs that the broker granted
+//! before it heard of the failure.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use records::ids::{KeyHash, Offset, PartitionId};
@@ -77,6 +78,9 @@ pub(crate) struct Work {
     held: BTreeMap<Place, Held>,
     lanes: BTreeMap<Lane, VecDeque<Offset>>,
     ready: VecDeque<Lane>,
+    /// Lanes in which a record failed or was lost, with the number of the request that first said so (`None`: not sent
+    /// yet). Answers to earlier requests may still bring later records of the lane.
+    fences: BTreeMap<Lane, Option<u64>>,
 }
 
 impl Work {
@@ -88,6 +92,25 @@ impl Work {
     /// Whether something could start.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// Request number `request` was sent, with all that was to be told by then.
+    pub(crate) fn told(&mut self, request: u64) {
+        for fence in self.fences.values_mut().filter(|fence| fence.is_none()) {
+            *fence = Some(request);
+        }
+    }
+
+    /// The answer to request number `request` is here; its deliveries are taken in next.
+    pub(crate) fn answered(&mut self, request: u64) {
+        self.fences.retain(|_, fence| fence.is_none_or(|told| told > request));
+    }
+
+    /// The acknowledgement of a delivery that must not run, because it was granted before the broker heard that an
+    /// earlier record of its lane had failed.
+    pub(crate) fn refuse(&self, delivery: &Delivery) -> Option<Ack> {
+        let fenced = self.fences.contains_key(&delivery.lane);
+        fenced.then_some(Ack { place: delivery.place, number: delivery.number, verdict: Verdict::Withheld })
     }
 
     /// Takes in a delivery. Returns the place of a running record that must stop: an older delivery of the same one.
@@ -130,6 +153,7 @@ impl Work {
         let mut acks = vec![Ack { place, number, verdict: Verdict::Done(outcome) }];
         self.forget(place);
         if failed {
+            self.fence(lane);
             for offset in self.lanes.remove(&lane).unwrap_or_default() {
                 let place = (lane.partition(), offset);
                 if let Some(held) = self.held.remove(&place) {
@@ -157,11 +181,20 @@ impl Work {
         places.into_iter().filter_map(|place| self.forget(place)).collect()
     }
 
-    /// Leases that ran out: how many records were lost, and which running ones must stop.
+    /// Leases that ran out: how many records were lost, and which running ones must stop. Behind a lost record its
+    /// whole lane is lost: somebody else may be at work on it.
     pub(crate) fn expire(&mut self, now: Instant) -> (usize, Vec<Place>) {
-        let over: Vec<Place> =
-            self.held.iter().filter(|(_, held)| held.lease_end <= now).map(|(place, _)| *place).collect();
-        (over.len(), over.into_iter().filter_map(|place| self.forget(place)).collect())
+        let over: BTreeSet<Lane> =
+            self.held.values().filter(|held| held.lease_end <= now).map(|held| held.lane).collect();
+        let (before, mut running) = (self.held.len(), Vec::new());
+        for lane in over {
+            self.fence(lane);
+            for offset in self.lanes.remove(&lane).unwrap_or_default() {
+                let place = (lane.partition(), offset);
+                running.extend(self.held.remove(&place).filter(|held| held.running).map(|_| place));
+            }
+        }
+        (before - self.held.len(), running)
     }
 
     /// Gives up everything: running ones that must stop.
@@ -223,11 +256,18 @@ impl Work {
             queue.retain(|offset| *offset != place.1);
             if queue.is_empty() {
                 self.lanes.remove(&held.lane);
-            } else if was_first {
+            } else if was_first || held.running {
+                // An earlier record may have come in while this one ran: the lane waits for its end all the same.
                 self.ready.push_back(held.lane);
             }
         }
         held.running.then_some(place)
+    }
+
+    fn fence(&mut self, lane: Lane) {
+        if matches!(lane, Lane::Key(..)) {
+            self.fences.insert(lane, None);
+        }
     }
 }
 
@@ -303,6 +343,47 @@ mod tests {
             acks.iter().map(|ack| (ack.place.1.get(), ack.verdict == Verdict::Withheld)).collect();
         assert_eq!(verdicts, [(0, false), (1, true), (2, true)]);
         assert_eq!(work.held(), 0);
+        assert!(started(&mut work).is_empty());
+    }
+
+    #[test]
+    fn what_was_granted_before_the_failure_was_told_does_not_run() {
+        let mut work = Work::default();
+        work.take(delivery(0, Some(7), 1));
+        work.told(4);
+        assert_eq!(started(&mut work), [0]);
+        work.finish((P, Offset(0)), 1, Outcome::release("down"));
+        let later = delivery(1, Some(7), 1);
+        assert!(work.refuse(&later).is_some(), "the failure was not told yet");
+        work.told(6);
+        work.answered(5);
+        assert_eq!(work.refuse(&later).map(|ack| ack.verdict), Some(Verdict::Withheld));
+        assert!(work.refuse(&delivery(2, Some(8), 1)).is_none(), "another key is not concerned");
+        work.answered(6);
+        assert!(work.refuse(&later).is_none());
+    }
+
+    #[test]
+    fn an_earlier_record_that_comes_in_while_a_later_one_runs_is_next() {
+        let mut work = Work::default();
+        work.take(delivery(5, Some(7), 1));
+        assert_eq!(started(&mut work), [5]);
+        work.take(delivery(3, Some(7), 2));
+        assert!(started(&mut work).is_empty());
+        work.finish((P, Offset(5)), 1, Outcome::Accept);
+        assert_eq!(started(&mut work), [3]);
+    }
+
+    #[test]
+    fn the_rest_of_a_lost_key_is_lost_with_it() {
+        let mut work = Work::default();
+        work.take(delivery(0, Some(7), 1));
+        let mut later = delivery(1, Some(7), 1);
+        later.lease_end += Duration::from_secs(60);
+        work.take(later);
+        assert_eq!(started(&mut work), [0]);
+        let (lost, stop) = work.expire(now() + Duration::from_secs(31));
+        assert_eq!((lost, stop), (2, vec![(P, Offset(0))]));
         assert!(started(&mut work).is_empty());
     }
 

@@ -92,8 +92,8 @@ pub struct Fetch {
     pub isolation: Isolation,
     /// The partitions, in the order in which they are served.
     pub parts: Vec<FetchPart>,
-    /// Partitions whose answer must go out even without data (first fetch of a session) do not park the request
-    /// longer than `wait_max_ms`; errors always answer at once.
+    /// It goes on with a fetch session (KIP-227). The shard waits and answers alike for both kinds, every part each
+    /// time; which parts are told is the session's business.
     pub incremental: bool,
 }
 
@@ -271,7 +271,8 @@ pub enum Fact {
     ShareConfigured(Arc<str>, Arc<ShareConfig>),
     /// The answer to this ticket was written whole to its socket.
     AnswerWritten(Ticket),
-    /// The answer to this ticket was not written whole, and never will be (its connection is closed).
+    /// The answer to this ticket was not written whole, and never will be (its connection is closed). Where it is
+    /// still to come, nobody waits for it any more.
     AnswerLost(Ticket),
     /// A connection is gone. Its parked requests die with it.
     ConnectionClosed(ConnectionId),

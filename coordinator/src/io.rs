@@ -81,13 +81,13 @@ pub enum Submission {
         /// The parts, in order.
         parts: Vec<ReadPart>,
     },
-    /// Offset by time or highest timestamp; → [`Completion::OffsetFound`].
+    /// Offset by time or highest timestamp, or the first one; → [`Completion::OffsetFound`].
     FindOffset {
         /// Names it.
         op: OpId,
         /// Where.
         partition: PartitionId,
-        /// [`OffsetQuery::At`] or [`OffsetQuery::MaxTimestamp`].
+        /// [`OffsetQuery::At`], [`OffsetQuery::MaxTimestamp`] or [`OffsetQuery::Earliest`].
         query: OffsetQuery,
     },
     /// Move the log start; → [`Completion::RecordsDeleted`].
@@ -184,6 +184,17 @@ pub struct ReadPart {
     pub bytes_max: u64,
 }
 
+/// What a search for an offset found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundRecord {
+    /// The record's offset; of [`OffsetQuery::Earliest`] the log start, with or without a record.
+    pub offset: Offset,
+    /// Its timestamp, milliseconds; −1 of [`OffsetQuery::Earliest`].
+    pub timestamp: i64,
+    /// The leader epoch that it was or will be written under.
+    pub leader_epoch: i32,
+}
+
 /// The end of a submission.
 #[derive(Clone, Debug)]
 pub enum Completion<S> {
@@ -193,8 +204,8 @@ pub enum Completion<S> {
     Synced(OpId, Result<(), IoError>),
     /// Of [`Submission::Read`]: one result a part, in order.
     Read(OpId, Vec<Result<S, IoError>>),
-    /// Of [`Submission::FindOffset`]: offset and timestamp of the record found.
-    OffsetFound(OpId, Result<Option<(Offset, i64)>, IoError>),
+    /// Of [`Submission::FindOffset`].
+    OffsetFound(OpId, Result<Option<FoundRecord>, IoError>),
     /// Of [`Submission::DeleteRecords`]: the log start after it.
     RecordsDeleted(OpId, Result<Offset, DeleteError>),
     /// Of [`Submission::Load`]: the batches, whole, in order.

@@ -58,3 +58,26 @@ const _: () = {
         "a failing disk is asked less often than a working one"
     );
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the machines bring along must fit together, too.
+    #[test]
+    fn the_machines_limits_fit_together() {
+        let Limits { groups, share, .. } = Limits::default();
+        assert!(groups.session_timeout_ms_min <= groups.session_timeout_ms_max);
+        assert!(groups.offsets_retention_check_ms <= groups.offsets_retention_ms);
+        assert!(groups.offset_metadata_max < GROUP_BATCH_BYTES_MAX, "a commit fits a batch");
+        let config = &share.config;
+        assert!(share.scan_bytes_max <= config.window_bytes_max, "a scan fits the window");
+        assert!(
+            config.hold_target_ms <= config.lock_ms / 2,
+            "what a member holds is done before its lock runs out"
+        );
+        assert!(share.records_max >= i32::try_from(config.record_locks_max).unwrap());
+        assert!(config.sync_ms <= 100, "an acknowledgement is on the disk 100 ms after its answer");
+        assert!(i64::from(config.heartbeat_interval_ms) < i64::from(config.session_timeout_ms));
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Process, run};
+use crate::process::{Process, resident_bytes, run, status_bytes};
 use crate::real_time::Stopwatch;
 
 /// A start is a matter of milliseconds; this bound is for a machine that is busy with other things.
@@ -78,12 +78,12 @@ impl BrokerProcess {
 
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
-        self.status_kib("VmRSS:") * 1024
+        resident_bytes(self.id())
     }
 
     /// The most that was ever resident, in bytes.
     pub fn resident_bytes_peak(&self) -> u64 {
-        self.status_kib("VmHWM:") * 1024
+        status_bytes(self.id(), "VmHWM:")
     }
 
     /// Open file descriptors.
@@ -123,13 +123,6 @@ impl BrokerProcess {
         assert_eq!(address, self.address, "a restart keeps its address");
         self.process = process;
         self.start_time = start_time;
-    }
-
-    fn status_kib(&self, field: &str) -> u64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("a process has a status");
-        let line = status.lines().find(|line| line.starts_with(field)).expect("the kernel reports memory");
-        line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("memory is a number of KiB")
     }
 }
 

@@ -13,7 +13,7 @@ pub const ALLOWED: [(&str, &[&str]); 8] = [
     ("broker", &["records", "protocol", "storage", "coordinator", "client"]),
     ("client", &["records", "protocol"]),
     ("integration-tests", &["records", "protocol", "storage", "coordinator", "broker", "client"]),
-    ("benches", &["records", "protocol", "storage", "coordinator", "broker", "client"]),
+    ("benches", &["records", "protocol", "storage", "coordinator", "broker", "client", "integration-tests"]),
 ];
 
 /// Crates that may not be used by these crates of ours, and why.

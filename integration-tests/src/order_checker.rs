@@ -163,6 +163,42 @@ pub fn check(produced: &[ProducedRecord], events: &[Event]) -> Report {
     report
 }
 
+/// What happened to a record and to the one that it is at odds with: their events in order of time, one a line, for
+/// the first `violations_max` violations of order.
+pub fn explain(report: &Report, events: &[Event], violations_max: usize) -> String {
+    let mut text = String::new();
+    for violation in
+        report.violations.iter().filter(|violation| violation.places().is_some()).take(violations_max)
+    {
+        let (key, offsets) = violation.places().expect("others were filtered out");
+        let mut about: Vec<&Event> = events
+            .iter()
+            .filter(|event| event.partition == key.partition && offsets.contains(&event.offset))
+            .collect();
+        about.sort_by_key(|event| event.at_ns);
+        let begin = about.first().map_or(0, |event| event.at_ns);
+        text.push_str(&format!("{violation:?}\n"));
+        for event in about {
+            let ms = (event.at_ns - begin) as f64 / 1e6;
+            let Event { member, what, offset, deliveries, .. } = event;
+            text.push_str(&format!("  {ms:>9.3} ms {member}: {what:?} of {offset}, delivery {deliveries}\n"));
+        }
+    }
+    text
+}
+
+impl Violation {
+    /// The key and the offsets that are at odds, where order is what was broken.
+    fn places(&self) -> Option<(&KeyName, [i64; 2])> {
+        match self {
+            Self::Overlap { key, first, second } => Some((key, [first.1, second.1])),
+            Self::Overtake { key, earlier, offset, .. } => Some((key, [*earlier, *offset])),
+            Self::StaleEnd { key, offset, later, .. } => Some((key, [*offset, *later])),
+            Self::Lost(_) | Self::Unknown { .. } => None,
+        }
+    }
+}
+
 impl Report {
     /// Number of violations that concern order: all but losses and unknown records.
     pub fn order_violations(&self) -> usize {

@@ -168,6 +168,20 @@ impl fmt::Display for Finished {
     }
 }
 
+/// Resident memory of a process, in bytes. Panics when it does not run.
+pub fn resident_bytes(id: u32) -> u64 {
+    status_bytes(id, "VmRSS:")
+}
+
+/// A figure in bytes of `/proc/ID/status`.
+pub(crate) fn status_bytes(id: u32, field: &str) -> u64 {
+    let status =
+        std::fs::read_to_string(format!("/proc/{id}/status")).expect("a running process has a status");
+    let line = status.lines().find(|line| line.starts_with(field)).expect("the kernel reports memory");
+    let kib: Option<u64> = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok());
+    kib.expect("memory is a number of KiB") * 1024
+}
+
 /// Runs a program with `input` on its standard input, for at most `limit`.
 pub fn run(name: &str, command: Command, input: &[u8], limit: Duration) -> Finished {
     let mut process = Process::spawn(name, command);

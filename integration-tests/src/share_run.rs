@@ -7,11 +7,14 @@ use tempfile::TempDir;
 
 use crate::event_log::{Event, What};
 use crate::foreign::{Client, Probe, Role, RunningProbe};
-use crate::order_checker::{ProducedRecord, Report, check};
+use crate::order_checker::{ProducedRecord, Report, check, explain};
 use crate::real_time::wait_until;
 
 /// A member that is told to stop ends its work, settles and leaves; a JVM on a busy machine takes its time.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// How many violations are told with all their events.
+const EXPLAINED_MAX: usize = 5;
 
 /// Options that all members of a run share, as `foreign/README.md` names them.
 pub type Options<'a> = &'a [(&'a str, &'a str)];
@@ -125,7 +128,10 @@ impl ShareRun {
         for member in &mut self.members {
             member.expect_end(STOP_LIMIT);
         }
-        self.report()
+        let report = self.report();
+        // Captured by the test harness, and shown when the test fails.
+        println!("{}", explain(&report, &self.events(), EXPLAINED_MAX));
+        report
     }
 
     /// Judges what has been logged up to now.

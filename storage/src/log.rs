@@ -9,6 +9,7 @@ mod read;
 mod recovery;
 mod retention;
 mod snapshots;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -23,7 +24,7 @@ use records::{BatchView, TimestampType};
 
 use crate::batch_header::BatchHeader;
 use crate::data_dir::base64;
-use crate::disk::{Disk, DiskFile, is_full, join};
+use crate::disk::{Disk, is_full, join};
 use crate::error::{AppendError, IoContext, StorageError};
 use crate::leader_epochs::LeaderEpochs;
 use crate::options::LogConfig;
@@ -33,6 +34,7 @@ use crate::walk;
 
 pub use read::LogSlice;
 pub(crate) use recovery::{OpenAs, stored_topic_id};
+pub(crate) use sync::Dirty;
 pub use times::TimedOffset;
 
 pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
@@ -80,20 +82,6 @@ pub struct Appended {
     pub duplicate: bool,
 }
 
-/// What a sync must reach, besides the active segment's log file.
-#[derive(Debug, Default)]
-pub(crate) struct Dirty {
-    pub(crate) log: bool,
-    pub(crate) files: Vec<Arc<dyn DiskFile>>,
-    pub(crate) directories: BTreeSet<String>,
-}
-
-impl Dirty {
-    pub(crate) fn is_clean(&self) -> bool {
-        !self.log && self.files.is_empty() && self.directories.is_empty()
-    }
-}
-
 /// Where a sequential reader goes on: no index search for it.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
@@ -118,6 +106,7 @@ pub(crate) struct PartitionLog {
     cleaned: Offset,
     end: Offset,
     synced: Offset,
+    bytes: u64,
     producers: ProducerState,
     epochs: LeaderEpochs,
     snapshots: BTreeSet<Offset>,
@@ -125,6 +114,12 @@ pub(crate) struct PartitionLog {
     dirty: Dirty,
     poisoned: bool,
     cursors: VecDeque<Cursor>,
+    /// Sealed segments that readers opened, oldest first.
+    opened: VecDeque<Offset>,
+    /// Whether the files differ from what an orderly stop left.
+    changed: bool,
+    /// Whether anybody read or wrote since the last [`PartitionLog::rest`].
+    touched: bool,
 }
 
 impl PartitionLog {
@@ -135,7 +130,7 @@ impl PartitionLog {
             last_stable: self.end,
             synced: self.synced,
             leader_epoch: self.leader_epoch,
-            bytes: self.segments.iter().map(Segment::size).sum(),
+            bytes: self.bytes,
         }
     }
 
@@ -192,6 +187,9 @@ impl PartitionLog {
         self.producers.note(&header);
         self.epochs.assign(self.leader_epoch, header.base);
         self.end = header.next();
+        self.bytes += header.size;
+        self.changed = true;
+        self.touched = true;
         Ok(Appended {
             base_offset: header.base,
             last_offset: header.last(),
@@ -264,6 +262,10 @@ impl PartitionLog {
             }
             self.write_snapshot();
         }
+        if let Some(sealed) = self.segments.last_mut() {
+            sealed.close();
+        }
+        self.bound_dirty()?;
         self.add_segment()
     }
 
@@ -285,65 +287,9 @@ impl PartitionLog {
         }
     }
 
-    /// Takes what a sync must reach; the log counts as clean until the next write. `None` when there is nothing.
-    pub(crate) fn take_dirty(&mut self) -> Result<Option<(Offset, Dirty)>, StorageError> {
-        if self.poisoned {
-            return Err(StorageError::Poisoned);
-        }
-        if self.dirty.is_clean() {
-            return Ok(None);
-        }
-        if self.dirty.log
-            && let Some(active) = self.segments.last_mut()
-        {
-            let file = active.log_file().doing("open", &self.directory)?;
-            self.dirty.files.push(Arc::clone(file));
-        }
-        Ok(Some((self.end, std::mem::take(&mut self.dirty))))
-    }
-
-    /// A sync that began when the log ended at `end` has come back.
-    pub(crate) fn synced(&mut self, end: Offset) -> Offset {
-        self.synced = self.synced.max(end);
-        self.synced
-    }
-
-    /// A sync failed: what it should have reached may be lost, and no later sync would tell.
-    pub(crate) fn poison(&mut self) {
-        self.poisoned = true;
-    }
-
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.poisoned
-    }
-
     /// Event logs known to be in the directory.
     pub(crate) fn events(&mut self) -> &mut BTreeSet<u64> {
         &mut self.events
-    }
-
-    pub(crate) fn dirty(&mut self) -> &mut Dirty {
-        &mut self.dirty
-    }
-
-    /// Notes the epochs on disk, so that the recovery point may pass them.
-    pub(crate) fn write_epochs(&mut self) -> Result<(), StorageError> {
-        if self.present {
-            self.epochs.write(&*self.disk, &self.directory)?;
-        }
-        Ok(())
-    }
-
-    /// Ends all writing: seals, snapshots, writes epochs. The files that must be synced then.
-    pub(crate) fn finish(&mut self) -> Result<Dirty, StorageError> {
-        if let Some(active) = self.segments.last_mut() {
-            active.seal().doing("seal", &self.directory)?;
-            let files = active.index_files().doing("write the indexes of", &self.directory)?;
-            self.dirty.files.extend(files);
-            self.write_snapshot();
-        }
-        self.write_epochs()?;
-        Ok(self.take_dirty()?.map(|(_, dirty)| dirty).unwrap_or_default())
     }
 
     /// Whether the offsets in a batch's header can stand where `expected` is the next offset.
@@ -361,6 +307,14 @@ impl PartitionLog {
     pub(crate) fn epoch_at(&self, offset: Offset) -> i32 {
         let known = if offset >= self.end { None } else { self.epochs.at(offset) };
         known.unwrap_or(self.leader_epoch)
+    }
+
+    /// Closes the files of a log that nobody used since the last call: thousands of idle ones hold no handle.
+    pub(crate) fn rest(&mut self) {
+        if !std::mem::take(&mut self.touched) {
+            self.segments.iter_mut().for_each(Segment::close);
+            self.opened.clear();
+        }
     }
 
     /// Takes the log out of the data directory: first its name, in one step, then its files.

@@ -292,11 +292,12 @@ impl Logs {
         Ok(open.log.synced(result.end))
     }
 
-    /// Writes the root checkpoints, so that a recovery need not look at what is synced already. To be called now and
-    /// then (Kafka: once a minute).
+    /// Writes the root checkpoints, so that a recovery need not look at what is synced already, and closes the files
+    /// of logs that nobody used since the last time. To be called now and then (Kafka: once a minute).
     pub fn checkpoint(&mut self) -> Result<(), StorageError> {
         for open in self.logs.values_mut() {
             open.log.write_epochs()?;
+            open.log.rest();
             let facts = open.log.facts();
             self.recovery_points.insert(open.name.clone(), facts.synced);
             self.ends.insert(open.name.clone(), facts.end);

@@ -20,6 +20,8 @@ pub const PRODUCER_BATCHES_MAX: usize = 5;
 pub const PRODUCERS_MAX: usize = 100_000;
 /// Read positions remembered per log, so that a sequential reader searches no index.
 pub const CURSORS_MAX: usize = 32;
+/// Sealed segments of one log whose files stay open for readers.
+pub const SEALED_OPEN_MAX: usize = 16;
 /// Bytes of one event or snapshot frame.
 pub const EVENT_FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Above this many dirty files one `syncfs` is cheaper than single syncs.

@@ -205,6 +205,7 @@ impl Segment {
             return Ok(largest);
         }
         let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        self.times.close();
         Ok(*self.largest.insert(Largest { timestamp, last }))
     }
 

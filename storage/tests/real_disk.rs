@@ -212,3 +212,32 @@ fn metadata_and_events_live_in_the_same_directory() {
     assert!(broker.logs.partitions_with_events(group).is_empty());
     assert!(!broker.logs.open_events(PARTITION, group).unwrap().0.existed);
 }
+
+#[test]
+fn r12_handles_are_bounded() {
+    let open_files = || fs::read_dir("/proc/self/fd").unwrap().count();
+    // Other tests of this file run beside this one and hold a few of their own.
+    let most = open_files() + 300;
+    let directory = tempfile::tempdir().unwrap();
+    let mut broker = start(directory.path()).unwrap();
+    // One batch fills a segment.
+    for _ in 0..150 {
+        let mut large = BatchBuilder::new(Codec::None, TimestampType::Create);
+        large.append(NOW, None, Some(&[b'v'; 60_000]), &[]);
+        let large = BytesMut::from(&large.build(Offset(0), -1)[..]);
+        broker.logs.append(PARTITION, large, Origin::Client, NOW).unwrap();
+    }
+    let segments = fs::read_dir(directory.path().join("flights-0")).unwrap();
+    let segments =
+        segments.filter(|entry| entry.as_ref().unwrap().path().extension().unwrap() == "log").count();
+    assert_eq!(segments, 150);
+    assert!(open_files() < most, "{} are open while nobody syncs", open_files());
+    assert_eq!(count(&mut broker), 150);
+    broker.logs.max_timestamp(PARTITION).unwrap();
+    broker.logs.offset_for_time(PARTITION, NOW + 1).unwrap();
+    assert!(open_files() < most, "{} are open after reading", open_files());
+    drop(broker);
+    let mut broker = start(directory.path()).unwrap();
+    assert!(open_files() < most, "{} are open after recovery", open_files());
+    assert_eq!(count(&mut broker), 150);
+}

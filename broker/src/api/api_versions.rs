@@ -1,12 +1,16 @@
 //! ApiVersions (key 18, v0–v5).
 //!
-//! Lists what is served. v3 names the client's software (KIP-511), checked as Kafka checks it; v5 says whom the client
-//! means to talk to (KIP-1242): a client that reached another cluster or node is told to start over. Versions that
-//! are too new are answered by dispatch in version 0. Left out: features, since no KRaft feature is served.
+//! Lists what is served. v3 names the client's software (KIP-511), checked as Kafka checks it, and adds features
+//! (KIP-584): those of a single Kafka 4.4 node, since tools go by them; features that can be off are hidden from v3,
+//! which cannot read them. v5 says whom the client means to talk to (KIP-1242), cluster and node or neither: a client
+//! that reached another cluster or node is told to start over. Versions that are too new are answered by dispatch in
+//! version 0.
 
+use protocol::wire::api_versions_response::{FinalizedFeatureKey, SupportedFeatureKey};
 use protocol::wire::{ApiVersionsRequest, ApiVersionsResponse};
 use protocol::{ErrorCode, response};
 
+use super::fixed;
 use crate::context::{CloseConnection, RequestContext};
 
 /// Answers at once.
@@ -18,25 +22,63 @@ pub fn handle(
     request: &ApiVersionsRequest,
 ) -> Result<ApiVersionsResponse, CloseConnection> {
     let mut answer = ApiVersionsResponse::default();
-    let error = if cx.api_version >= 3
-        && !(is_plain(&request.client_software_name) && is_plain(&request.client_software_version))
-    {
+    let names_software =
+        is_plain(&request.client_software_name) && is_plain(&request.client_software_version);
+    let means_half = request.cluster_id.is_some() != (request.node_id != -1);
+    let error = if (cx.api_version >= 3 && !names_software) || (cx.api_version >= 5 && means_half) {
         ErrorCode::InvalidRequest
     } else if cx.api_version >= 5 && means_another(cx, request) {
         ErrorCode::RebootstrapRequired
     } else {
         answer.api_keys = response::advertised_versions();
+        if cx.api_version >= 3 {
+            add_features(cx, &mut answer);
+        }
         ErrorCode::None
     };
     answer.error_code = error.code();
     Ok(answer)
 }
 
-/// Whether the client says that it means another cluster or node; what it does not say is no difference (case W19).
+/// What Kafka 4.4 can do and, as a new cluster of one node, does: name, least and largest level, level in force.
+const FEATURES: [(&str, i16, i16, Option<i16>); 7] = [
+    ("group.version", 0, 1, Some(1)),
+    ("kraft.version", 0, 1, None),
+    ("metadata.version", 7, 33, Some(33)),
+    ("share.version", 0, 2, Some(2)),
+    ("streams.version", 0, 1, Some(1)),
+    ("transaction.version", 0, 2, Some(2)),
+    ("eligible.leader.replicas.version", 0, 1, Some(1)),
+];
+
+fn add_features(cx: &RequestContext, answer: &mut ApiVersionsResponse) {
+    for (name, least, largest, in_force) in FEATURES {
+        // Clients of v3 take a least level of 0 for an error (KAFKA-17011).
+        if least > 0 || cx.api_version >= 4 {
+            let mut feature = SupportedFeatureKey::default();
+            feature.name = fixed(name);
+            feature.min_version = least;
+            feature.max_version = largest;
+            answer.supported_features.push(feature);
+        }
+        if let Some(level) = in_force {
+            let mut feature = FinalizedFeatureKey::default();
+            feature.name = fixed(name);
+            feature.min_version_level = level;
+            feature.max_version_level = level;
+            answer.finalized_features.push(feature);
+        }
+    }
+    // The levels belong to the program: they change with its start only.
+    answer.finalized_features_epoch = i64::from(cx.broker.leader_epoch);
+}
+
+/// Whether the client means another cluster or node (case W19).
 fn means_another(cx: &RequestContext, request: &ApiVersionsRequest) -> bool {
-    let other_cluster = request.cluster_id.as_ref().is_some_and(|id| **id != *cx.broker.cluster_id);
-    let other_node = request.node_id != -1 && request.node_id != cx.broker.node_id;
-    other_cluster || other_node
+    request
+        .cluster_id
+        .as_ref()
+        .is_some_and(|id| **id != *cx.broker.cluster_id || request.node_id != cx.broker.node_id)
 }
 
 /// Letters and digits, with dots and dashes between them (`ApiVersionsRequest.isValid`).

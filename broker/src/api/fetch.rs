@@ -45,12 +45,8 @@ pub async fn handle(
         .zip(&turn.wanted)
         .filter_map(|(place, wanted)| Some(part(*place.as_ref().ok()?, wanted)))
         .collect();
-    let mut fetched = if parts.is_empty() && turn.wanted.is_empty() {
-        Vec::new().into_iter()
-    } else {
-        let has_errors = places.iter().any(Result::is_err);
-        read(cx, &request, parts, has_errors, turn.incremental).await?.into_iter()
-    };
+    let has_errors = places.iter().any(Result::is_err);
+    let mut fetched = read(cx, &request, parts, has_errors, turn.incremental).await?.into_iter();
     let results: Vec<PartResult> = places
         .into_iter()
         .map(|place| {

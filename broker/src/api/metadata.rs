@@ -87,7 +87,13 @@ async fn named(
             let name = topic.name.unwrap_or_default();
             match find_or_create(cx, &name, may_create).await {
                 Ok(found) => described(cx, &found, asks_operations),
-                Err(error) => failed(error_map::catalog(&error), Some(name), topic.topic_id),
+                Err(error) => {
+                    let mut answer = failed(error_map::catalog(&error), Some(name), topic.topic_id);
+                    if asks_operations {
+                        answer.topic_authorized_operations = authorized::TOPIC;
+                    }
+                    answer
+                }
             }
         };
         answers.push(answer);

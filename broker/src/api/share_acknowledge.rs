@@ -92,7 +92,8 @@ fn answer(image: &Image, acknowledged: ShareAcknowledged) -> ShareAcknowledgeRes
         match topics.last_mut() {
             Some(last) if last.topic_id == id.topic => last.partitions.push(partition),
             _ => {
-                topics.push(ShareAcknowledgeTopicResponse { topic_id: id.topic, partitions: vec![partition] });
+                topics
+                    .push(ShareAcknowledgeTopicResponse { topic_id: id.topic, partitions: vec![partition] });
             }
         }
     }

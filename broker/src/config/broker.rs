@@ -13,6 +13,17 @@ const I64_FROM_0: Kind = Kind::Long(0, i64::MAX);
 const I64_FROM_MINUS_1: Kind = Kind::Long(-1, i64::MAX);
 const FOREVER: Option<&str> = Some("9223372036854775807");
 
+/// `sluice.share.assignment`.
+pub(super) const ASSIGNMENT: Kind = Kind::Served(&["dynamic"], &["sticky"]);
+/// `sluice.share.poison`.
+pub(super) const POISON: Kind = Kind::Served(&["skip"], &["dead-letter", "follow", "park"]);
+/// `sluice.share.window.bytes`.
+pub(super) const WINDOW_BYTES: Kind = Kind::Long(1 << 16, 1 << 34);
+/// `sluice.share.stuck.keys.max`.
+pub(super) const STUCK_KEYS: Kind = Kind::Long(1, 100_000_000);
+/// `sluice.share.sync.ms`.
+pub(super) const SYNC_MS: Kind = Kind::Long(0, 10_000);
+
 const fn on(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> Definition {
     Definition::new(name, kind, default, doc)
 }
@@ -41,7 +52,7 @@ pub const BROKER: &[Definition] = &[
     on("max.decompressed.message.bytes", I32_FROM_1, Some("2147483639"), "Largest batch a topic takes, unpacked."),
     on("min.insync.replicas", I32_FROM_1, Some("1"), "Shown to tools; there is one replica."),
     on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Some("producer"), "Codec of stored batches; producer keeps what was sent."),
-    on("compression.gzip.level", Kind::Int(-1, 9), Some("-1"), "Level of gzip where the broker compresses."),
+    on("compression.gzip.level", Kind::MinusOneOr(1, 9), Some("-1"), "Level of gzip where the broker compresses."),
     on("compression.lz4.level", Kind::Int(1, 17), Some("9"), "Level of lz4 where the broker compresses."),
     on("compression.zstd.level", Kind::Int(-131_072, 22), Some("3"), "Level of zstd where the broker compresses."),
     on("unclean.leader.election.enable", Kind::Boolean, Some("false"), "Shown to tools; there is one replica."),
@@ -72,8 +83,8 @@ pub const BROKER: &[Definition] = &[
     on("log.cleaner.min.cleanable.ratio", Kind::Double(0.0, 1.0), Some("0.5"), "Share of uncompacted bytes from which a log is compacted."),
     on("log.local.retention.ms", Kind::Long(-2, i64::MAX), Some("-2"), "Shown to tools; there is no tiered storage."),
     on("log.local.retention.bytes", Kind::Long(-2, i64::MAX), Some("-2"), "Shown to tools; there is no tiered storage."),
-    on("log.remote.copy.lag.ms", Kind::Long(-2, i64::MAX), Some("0"), "Shown to tools; there is no tiered storage."),
-    on("log.remote.copy.lag.bytes", Kind::Long(-2, i64::MAX), Some("-1"), "Shown to tools; there is no tiered storage."),
+    on("log.remote.copy.lag.ms", Kind::Long(-1, i64::MAX), Some("0"), "Shown to tools; there is no tiered storage."),
+    on("log.remote.copy.lag.bytes", Kind::Long(-1, i64::MAX), Some("-1"), "Shown to tools; there is no tiered storage."),
     // Producers.
     on("producer.id.expiration.ms", I32_FROM_1, Some("86400000"), "A producer that is silent for so long is forgotten."),
     // Fetches.
@@ -94,6 +105,24 @@ pub const BROKER: &[Definition] = &[
     on("group.consumer.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "How often members of consumer groups are told to report."),
     on("group.consumer.min.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "Least consumer.heartbeat.interval.ms of a group."),
     on("group.consumer.max.heartbeat.interval.ms", I32_FROM_1, Some("15000"), "Largest consumer.heartbeat.interval.ms of a group."),
+    on("group.consumer.assignment.interval.ms", I32_FROM_0, Some("1000"), "Least time between two assignments of a consumer group of the newer protocol."),
+    on("group.consumer.min.assignment.interval.ms", I32_FROM_0, Some("0"), "Least consumer.assignment.interval.ms of a group."),
+    on("group.consumer.max.assignment.interval.ms", I32_FROM_0, Some("15000"), "Largest consumer.assignment.interval.ms of a group."),
+    // Streams groups.
+    on("group.streams.session.timeout.ms", I32_FROM_1, Some("45000"), "A member of a streams group that is silent for so long has left."),
+    on("group.streams.min.session.timeout.ms", I32_FROM_1, Some("45000"), "Least streams.session.timeout.ms of a group."),
+    on("group.streams.max.session.timeout.ms", I32_FROM_1, Some("60000"), "Largest streams.session.timeout.ms of a group."),
+    on("group.streams.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "How often members of streams groups are told to report."),
+    on("group.streams.min.heartbeat.interval.ms", I32_FROM_1, Some("5000"), "Least streams.heartbeat.interval.ms of a group."),
+    on("group.streams.max.heartbeat.interval.ms", I32_FROM_1, Some("15000"), "Largest streams.heartbeat.interval.ms of a group."),
+    on("group.streams.assignment.interval.ms", I32_FROM_0, Some("1000"), "Least time between two assignments of a streams group."),
+    on("group.streams.min.assignment.interval.ms", I32_FROM_0, Some("0"), "Least streams.assignment.interval.ms of a group."),
+    on("group.streams.max.assignment.interval.ms", I32_FROM_0, Some("15000"), "Largest streams.assignment.interval.ms of a group."),
+    on("group.streams.num.standby.replicas", I32_FROM_0, Some("0"), "Standby tasks of a streams group."),
+    on("group.streams.max.standby.replicas", I32_FROM_0, Some("2"), "Largest streams.num.standby.replicas of a group."),
+    on("group.streams.initial.rebalance.delay.ms", I32_FROM_0, Some("3000"), "How long the first assignment of a streams group waits for more members."),
+    on("group.streams.assignors", Kind::List(&["sticky"]), Some("sticky"), "Ways of assigning the tasks of streams groups, the default first."),
+    on("group.streams.rack.aware.assignment.tags", Kind::List(&[]), Some(""), "Client tags by which standby tasks of streams groups are spread."),
     // Share groups.
     on("group.share.max.size", Kind::Int(1, 1_000), Some("200"), "Most members of a share group."),
     on("group.share.max.share.sessions", I32_FROM_1, Some("2000"), "Most share sessions of this broker."),
@@ -112,16 +141,21 @@ pub const BROKER: &[Definition] = &[
     on("group.share.partition.max.record.locks", Kind::Int(100, 10_000), Some("2000"), "Records of a partition that may be with members at a time."),
     on("group.share.min.partition.max.record.locks", Kind::Int(100, 2_000), Some("100"), "Least share.partition.max.record.locks of a group."),
     on("group.share.max.partition.max.record.locks", Kind::Int(2_000, 10_000), Some("4000"), "Largest share.partition.max.record.locks of a group."),
+    on("group.share.assignment.interval.ms", I32_FROM_0, Some("1000"), "Least time between two assignments of a share group."),
+    on("group.share.min.assignment.interval.ms", I32_FROM_0, Some("0"), "Least share.assignment.interval.ms of a group."),
+    on("group.share.max.assignment.interval.ms", I32_FROM_0, Some("15000"), "Largest share.assignment.interval.ms of a group."),
     // Key order.
     on("group.sluice.share.order", Kind::Choice(&["none", "key"]), Some("none"), "Order of share groups that do not say which: none, or every key in order."),
     on("group.sluice.share.key.max.inflight", Kind::Int(1, 1_000), Some("1"), "Records of a key that a member may hold at a time."),
-    on("group.sluice.share.poison", Kind::Choice(&["skip"]), Some("skip"), "What becomes of a record that is rejected or delivered too often."),
+    on("group.sluice.share.assignment", ASSIGNMENT, Some("dynamic"), "Which member takes a ready key; dynamic: any that is free."),
+    on("group.sluice.share.poison", POISON, Some("skip"), "What becomes of a record that is rejected or delivered too often."),
     on("group.sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), Some("0"), "How long a key waits after its first release; doubled each time."),
     on("group.sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), Some("60000"), "Longest such wait."),
     on("group.sluice.share.disconnect.grace.ms", Kind::Long(-1, 3_600_000), Some("-1"), "How long a member without a connection keeps its records; -1: one and a half heartbeat intervals."),
     on("group.sluice.share.hold.target.ms", Kind::Long(0, 3_600_000), Some("100"), "A member holds about as many records as it works off in this time; 0: no such bound."),
-    on("sluice.share.window.bytes", Kind::Long(1 << 16, 1 << 34), Some("16777216"), "Memory of one share-partition."),
-    on("sluice.share.sync.ms", Kind::Long(0, 10_000), Some("100"), "Acknowledgements are synced to disk at the latest after this time."),
+    on("group.sluice.share.window.bytes", WINDOW_BYTES, Some("16777216"), "Memory of one share-partition."),
+    on("group.sluice.share.stuck.keys.max", STUCK_KEYS, Some("1000000"), "Scanning of a share-partition stops at so many waiting keys."),
+    on("group.sluice.share.sync.ms", SYNC_MS, Some("100"), "Acknowledgements are synced to disk at the latest after this time."),
     // Operations.
     on("sluice.metrics.listen", Kind::Text, Some(""), "HOST:PORT at which Prometheus may read metrics; empty: nowhere."),
 ];

@@ -1,7 +1,8 @@
-//! Settings of groups: Apache Kafka 4.4's `GroupConfig` as far as share groups go, and ours.
+//! Settings of groups: Apache Kafka 4.4's `GroupConfig`, and ours for key order.
 
 use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset};
 
+use super::broker::{ASSIGNMENT, POISON, STUCK_KEYS, SYNC_MS, WINDOW_BYTES};
 use super::definition::{Definition, Fallback, InvalidValue, Kind};
 use super::{Config, Overrides};
 
@@ -22,12 +23,17 @@ const fn on(
 }
 
 const ANY: Kind = Kind::Int(1, i32::MAX);
+const FROM_0: Kind = Kind::Int(0, i32::MAX);
 
 /// The settings that a group may have, by name. Those of Kafka keep its meaning; ours begin with `sluice.`.
 #[rustfmt::skip] // one setting a line
 pub const GROUP: &[Definition] = &[
-    on("consumer.heartbeat.interval.ms", ANY, None, broker!("group.consumer.heartbeat.interval.ms"), "How often members of consumer groups are told to report."),
-    on("consumer.session.timeout.ms", ANY, None, broker!("group.consumer.session.timeout.ms"), "A member of a consumer group that is silent for so long has left."),
+    on("consumer.assignment.interval.ms", FROM_0, None, broker!("group.consumer.assignment.interval.ms"), "Kept and shown, without effect so far: least time between two assignments of a consumer group of the newer protocol."),
+    on("consumer.heartbeat.interval.ms", ANY, None, broker!("group.consumer.heartbeat.interval.ms"), "Kept and shown, without effect so far: how often members of consumer groups of the newer protocol are told to report."),
+    on("consumer.session.timeout.ms", ANY, None, broker!("group.consumer.session.timeout.ms"), "Kept and shown, without effect so far: a member of a consumer group of the newer protocol that is silent for so long has left."),
+    on("errors.deadletterqueue.copy.record.enable", Kind::Boolean, Some("false"), &[], "Kept and shown, without effect so far: whether dead letters carry key and value of their record."),
+    on("errors.deadletterqueue.topic.name", Kind::Text, Some(""), &[], "Where records go that are rejected or delivered too often. Not served so far: only the empty name, which means nowhere, is taken."),
+    on("share.assignment.interval.ms", FROM_0, None, broker!("group.share.assignment.interval.ms"), "Kept and shown, without effect so far: least time between two assignments of a share group."),
     on("share.auto.offset.reset", Kind::Text, Some("latest"), &[], "Where the group starts in a partition that it has no state of: latest, earliest, or by_duration:DURATION (ISO 8601)."),
     on("share.delivery.count.limit", ANY, None, broker!("group.share.delivery.count.limit"), "How often a record is delivered at most."),
     on("share.heartbeat.interval.ms", ANY, None, broker!("group.share.heartbeat.interval.ms"), "How often members are told to report."),
@@ -36,25 +42,43 @@ pub const GROUP: &[Definition] = &[
     on("share.record.lock.duration.ms", ANY, None, broker!("group.share.record.lock.duration.ms"), "How long a record stays with the member that took it."),
     on("share.renew.acknowledge.enable", Kind::Boolean, Some("true"), &[], "Whether members may renew their locks."),
     on("share.session.timeout.ms", ANY, None, broker!("group.share.session.timeout.ms"), "A member silent for so long has left."),
+    on("sluice.share.assignment", ASSIGNMENT, None, broker!("group.sluice.share.assignment"), "Which member takes a ready key; dynamic: any that is free. Sticky assignment is not served so far."),
     on("sluice.share.disconnect.grace.ms", Kind::Long(-1, 3_600_000), None, broker!("group.sluice.share.disconnect.grace.ms"), "How long a member without a connection keeps its records; -1: one and a half heartbeat intervals."),
     on("sluice.share.hold.target.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.hold.target.ms"), "A member holds about as many records as it works off in this time; 0: no such bound."),
     on("sluice.share.key.max.inflight", Kind::Int(1, 1_000), None, broker!("group.sluice.share.key.max.inflight"), "Records of a key that a member may hold at a time."),
     on("sluice.share.order", Kind::Choice(&["none", "key"]), None, broker!("group.sluice.share.order"), "none: as Apache Kafka; key: every key in order, at one member at a time."),
-    on("sluice.share.poison", Kind::Choice(&["skip"]), None, broker!("group.sluice.share.poison"), "What becomes of a record that is rejected or delivered too often: skip goes on with its key."),
+    on("sluice.share.poison", POISON, None, broker!("group.sluice.share.poison"), "What becomes of a record that is rejected or delivered too often: skip archives it and goes on with its key. Dead-letter, follow and park are not served so far."),
     on("sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), None, broker!("group.sluice.share.retry.backoff.max.ms"), "Longest wait of a key after a release."),
     on("sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.retry.backoff.ms"), "How long a key waits after its first release; doubled each time."),
+    on("sluice.share.stuck.keys.max", STUCK_KEYS, None, broker!("group.sluice.share.stuck.keys.max"), "Kept and shown, without effect so far: scanning of a share-partition stops at so many waiting keys."),
+    on("sluice.share.sync.ms", SYNC_MS, None, broker!("group.sluice.share.sync.ms"), "Acknowledgements are synced to disk at the latest after this time."),
+    on("sluice.share.window.bytes", WINDOW_BYTES, None, broker!("group.sluice.share.window.bytes"), "Memory of one share-partition of the group."),
+    on("streams.assignment.interval.ms", FROM_0, None, broker!("group.streams.assignment.interval.ms"), "Kept and shown; streams groups are not served so far."),
+    on("streams.assignor.name", Kind::Choice(&["sticky"]), None, broker!("group.streams.assignors"), "Kept and shown; streams groups are not served so far."),
+    on("streams.heartbeat.interval.ms", ANY, None, broker!("group.streams.heartbeat.interval.ms"), "Kept and shown; streams groups are not served so far."),
+    on("streams.initial.rebalance.delay.ms", FROM_0, None, broker!("group.streams.initial.rebalance.delay.ms"), "Kept and shown; streams groups are not served so far."),
+    on("streams.num.standby.replicas", FROM_0, None, broker!("group.streams.num.standby.replicas"), "Kept and shown; streams groups are not served so far."),
+    on("streams.rack.aware.assignment.tags", Kind::List(&[]), None, broker!("group.streams.rack.aware.assignment.tags"), "Kept and shown; streams groups are not served so far."),
+    on("streams.session.timeout.ms", ANY, None, broker!("group.streams.session.timeout.ms"), "Kept and shown; streams groups are not served so far."),
 ];
 
-/// Broker settings that bound a group's: (group setting, least, largest).
+/// Broker settings that bound a group's: (group setting, least, largest), where there are such
+/// (`GroupConfigManager.validate`).
 #[rustfmt::skip] // one setting a line
-const BOUNDS: &[(&str, &str, &str)] = &[
-    ("consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-    ("consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    ("share.session.timeout.ms", "group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
-    ("share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
-    ("share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
-    ("share.delivery.count.limit", "group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"),
-    ("share.partition.max.record.locks", "group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks"),
+const BOUNDS: &[(&str, Option<&str>, &str)] = &[
+    ("consumer.assignment.interval.ms", Some("group.consumer.min.assignment.interval.ms"), "group.consumer.max.assignment.interval.ms"),
+    ("consumer.heartbeat.interval.ms", Some("group.consumer.min.heartbeat.interval.ms"), "group.consumer.max.heartbeat.interval.ms"),
+    ("consumer.session.timeout.ms", Some("group.consumer.min.session.timeout.ms"), "group.consumer.max.session.timeout.ms"),
+    ("share.assignment.interval.ms", Some("group.share.min.assignment.interval.ms"), "group.share.max.assignment.interval.ms"),
+    ("share.session.timeout.ms", Some("group.share.min.session.timeout.ms"), "group.share.max.session.timeout.ms"),
+    ("share.heartbeat.interval.ms", Some("group.share.min.heartbeat.interval.ms"), "group.share.max.heartbeat.interval.ms"),
+    ("share.record.lock.duration.ms", Some("group.share.min.record.lock.duration.ms"), "group.share.max.record.lock.duration.ms"),
+    ("share.delivery.count.limit", Some("group.share.min.delivery.count.limit"), "group.share.max.delivery.count.limit"),
+    ("share.partition.max.record.locks", Some("group.share.min.partition.max.record.locks"), "group.share.max.partition.max.record.locks"),
+    ("streams.assignment.interval.ms", Some("group.streams.min.assignment.interval.ms"), "group.streams.max.assignment.interval.ms"),
+    ("streams.heartbeat.interval.ms", Some("group.streams.min.heartbeat.interval.ms"), "group.streams.max.heartbeat.interval.ms"),
+    ("streams.session.timeout.ms", Some("group.streams.min.session.timeout.ms"), "group.streams.max.session.timeout.ms"),
+    ("streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
 ];
 
 /// Checks a group's setting against its kind and the broker's bounds, and gives its plain form.
@@ -63,30 +87,28 @@ const BOUNDS: &[(&str, &str, &str)] = &[
 /// With a message that names the allowed range.
 pub fn check(config: &Config, definition: &Definition, value: &str) -> Result<String, InvalidValue> {
     let plain = definition.parse(value)?;
-    let refuse = |reason: String| {
-        Err(InvalidValue {
-            name: definition.name.to_owned(),
-            value: value.escape_debug().to_string(),
-            reason,
-        })
-    };
     if let Some((_, least, largest)) = BOUNDS.iter().find(|(name, ..)| *name == definition.name) {
-        let (low, high) = (config.number(least), config.number(largest));
+        let (low, high) = (least.map_or(0, |least| config.number(least)), config.number(largest));
         let number: i64 = plain.parse().expect("the kind admits numbers only");
         if number < low || number > high {
-            return refuse(format!("expected a number from {low} to {high} ({least}, {largest})"));
+            return Err(definition.refuse(value, format!("expected a number from {low} to {high}")));
         }
     }
-    if definition.name == "share.auto.offset.reset" {
-        return match reset(plain.trim()) {
-            Some(_) => Ok(plain.trim().to_ascii_lowercase_if_word()),
-            None => refuse(
+    match definition.name {
+        "share.auto.offset.reset" => match reset(plain.trim()) {
+            Some(_) => Ok(plain.trim().to_owned()),
+            None => Err(definition.refuse(
+                value,
                 "expected latest, earliest or by_duration: and an ISO 8601 duration such as by_duration:PT1H"
                     .to_owned(),
-            ),
-        };
+            )),
+        },
+        // Records that someone means to keep would be archived: better refused than lost.
+        "errors.deadletterqueue.topic.name" if !plain.trim().is_empty() => {
+            Err(definition.refuse(value, "dead-letter topics are not served so far".to_owned()))
+        }
+        _ => Ok(plain),
     }
-    Ok(plain)
 }
 
 /// A group's share settings: its own over the broker's defaults.
@@ -94,7 +116,7 @@ pub fn check(config: &Config, definition: &Definition, value: &str) -> Result<St
 pub fn share_config(config: &Config, overrides: &Overrides) -> ShareConfig {
     let text = |name: &str| {
         let definition = super::find(GROUP, name).expect("a setting of the table");
-        config.effective(definition, overrides).value.unwrap_or_default()
+        config.value(definition, overrides).unwrap_or_default()
     };
     let number = |name: &str| text(name).parse::<i64>().expect("set values are checked");
     let small = |name: &str| i32::try_from(number(name)).expect("bounded by the table");
@@ -117,29 +139,21 @@ pub fn share_config(config: &Config, overrides: &Overrides) -> ShareConfig {
         backoff_max_ms: number("sluice.share.retry.backoff.max.ms"),
         disconnect_grace_ms: Some(number("sluice.share.disconnect.grace.ms")).filter(|ms| *ms >= 0),
         hold_target_ms: number("sluice.share.hold.target.ms"),
-        window_bytes_max: config.number("sluice.share.window.bytes").unsigned_abs(),
-        sync_ms: config.number("sluice.share.sync.ms"),
+        window_bytes_max: number("sluice.share.window.bytes").unsigned_abs(),
+        sync_ms: number("sluice.share.sync.ms"),
     }
 }
 
-trait Word {
-    fn to_ascii_lowercase_if_word(&self) -> String;
-}
-
-impl Word for str {
-    /// `Earliest` becomes `earliest`; a duration keeps its letters, which mean something.
-    fn to_ascii_lowercase_if_word(&self) -> String {
-        if self.contains(':') { self.to_owned() } else { self.to_ascii_lowercase() }
-    }
-}
-
-/// `latest`, `earliest`, `by_duration:P…` (`AutoOffsetResetStrategy`).
+/// `latest`, `earliest`, `by_duration:P…`; capitals count, but for those of the duration
+/// (`ShareGroupAutoOffsetResetStrategy`).
 fn reset(text: &str) -> Option<ShareReset> {
-    let lower = text.to_ascii_lowercase();
-    match lower.as_str() {
+    match text {
         "latest" => Some(ShareReset::Latest),
         "earliest" => Some(ShareReset::Earliest),
-        _ => lower.strip_prefix("by_duration:").and_then(duration_ms).map(ShareReset::ByDuration),
+        _ => {
+            let duration = text.strip_prefix("by_duration:")?.to_ascii_lowercase();
+            duration_ms(&duration).map(ShareReset::ByDuration)
+        }
     }
 }
 
@@ -202,9 +216,93 @@ mod tests {
         let order = super::super::find(GROUP, "sluice.share.order").unwrap();
         assert!(check(&config, order, "keys").is_err());
         let start = super::super::find(GROUP, "share.auto.offset.reset").unwrap();
-        assert_eq!(check(&config, start, "Earliest").unwrap(), "earliest");
+        assert_eq!(check(&config, start, "earliest").unwrap(), "earliest");
+        assert!(check(&config, start, "Earliest").is_err());
         assert_eq!(check(&config, start, "by_duration:PT1H").unwrap(), "by_duration:PT1H");
         assert!(check(&config, start, "yesterday").is_err());
+    }
+
+    #[test]
+    fn s30_every_bound_holds_and_one_beyond_is_refused() {
+        let config = Config::defaults();
+        let bounds = [
+            ("share.record.lock.duration.ms", 15_000, 60_000),
+            ("share.session.timeout.ms", 45_000, 60_000),
+            ("share.heartbeat.interval.ms", 5_000, 15_000),
+            ("share.assignment.interval.ms", 0, 15_000),
+            ("share.delivery.count.limit", 2, 10),
+            ("share.partition.max.record.locks", 100, 4_000),
+            ("consumer.session.timeout.ms", 45_000, 60_000),
+            ("consumer.heartbeat.interval.ms", 5_000, 15_000),
+            ("consumer.assignment.interval.ms", 0, 15_000),
+            ("streams.session.timeout.ms", 45_000, 60_000),
+            ("streams.heartbeat.interval.ms", 5_000, 15_000),
+            ("streams.assignment.interval.ms", 0, 15_000),
+            ("streams.num.standby.replicas", 0, 2),
+        ];
+        assert_eq!(bounds.len(), BOUNDS.len());
+        for (name, low, high) in bounds {
+            let definition = super::super::find(GROUP, name).unwrap();
+            for good in [low, high] {
+                assert_eq!(
+                    check(&config, definition, &good.to_string()).unwrap(),
+                    good.to_string(),
+                    "{name}"
+                );
+            }
+            for bad in [low - 1, high + 1] {
+                assert!(check(&config, definition, &bad.to_string()).is_err(), "{name}={bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn s15_all_settings_of_kafka_and_ours_with_their_defaults() {
+        let config = Config::defaults();
+        let kafkas = GROUP.iter().filter(|definition| !definition.name.starts_with("sluice.")).count();
+        assert_eq!(kafkas, 21);
+        assert!(GROUP.is_sorted_by_key(|definition| definition.name));
+        for (name, default) in [
+            ("share.auto.offset.reset", "latest"),
+            ("share.isolation.level", "read_uncommitted"),
+            ("share.delivery.count.limit", "5"),
+            ("share.record.lock.duration.ms", "30000"),
+            ("share.partition.max.record.locks", "2000"),
+            ("share.renew.acknowledge.enable", "true"),
+            ("share.heartbeat.interval.ms", "5000"),
+            ("share.assignment.interval.ms", "1000"),
+            ("share.session.timeout.ms", "45000"),
+            ("errors.deadletterqueue.topic.name", ""),
+            ("sluice.share.order", "none"),
+            ("sluice.share.assignment", "dynamic"),
+            ("sluice.share.poison", "skip"),
+            ("sluice.share.key.max.inflight", "1"),
+            ("sluice.share.window.bytes", "16777216"),
+            ("sluice.share.stuck.keys.max", "1000000"),
+            ("sluice.share.retry.backoff.ms", "0"),
+            ("sluice.share.retry.backoff.max.ms", "60000"),
+            ("sluice.share.disconnect.grace.ms", "-1"),
+            ("sluice.share.hold.target.ms", "100"),
+            ("sluice.share.sync.ms", "100"),
+        ] {
+            let definition = super::super::find(GROUP, name).expect(name);
+            assert_eq!(config.value(definition, &Overrides::new()).as_deref(), Some(default), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_would_lose_records_is_refused_until_it_is_served() {
+        let config = Config::defaults();
+        for (name, value) in [
+            ("errors.deadletterqueue.topic.name", "dlq"),
+            ("sluice.share.poison", "dead-letter"),
+            ("sluice.share.poison", "park"),
+            ("sluice.share.assignment", "sticky"),
+        ] {
+            let definition = super::super::find(GROUP, name).unwrap();
+            let error = check(&config, definition, value).unwrap_err().to_string();
+            assert!(error.contains("not served so far"), "{error}");
+        }
     }
 
     #[test]

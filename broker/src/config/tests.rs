@@ -61,22 +61,6 @@ fn a_file_in_kafkas_format_is_read() {
 }
 
 #[test]
-fn synonyms_name_what_holds_first() {
-    let config = Config::with(&[("log.retention.hours", "2"), ("log.retention.ms", "9")]).unwrap();
-    let retention = find(topic::TOPIC, "retention.ms").unwrap();
-    let effective = config.effective(retention, &Overrides::new());
-    assert_eq!(effective.value.as_deref(), Some("9"));
-    assert!(!effective.overridden);
-    assert_eq!(
-        effective.synonyms,
-        [
-            ("log.retention.ms".to_owned(), "9".to_owned(), true),
-            ("log.retention.hours".to_owned(), "7200000".to_owned(), true),
-        ]
-    );
-}
-
-#[test]
 fn unknown_settings_are_named_with_their_line() {
     let error = load("# x\nnum.partition=3\n").unwrap_err().to_string();
     assert!(error.contains("line 2") && error.contains("num.partition "), "{error}");

@@ -5,7 +5,8 @@ mod share;
 use bytes::{Bytes, BytesMut};
 use coordinator::command::{DeleteTo, OffsetQuery};
 use coordinator::io::{
-    AppendError, Appended, Completion, DeleteError, IoError, LogFacts, Origin, ReadPart, Submission,
+    AppendError, Appended, Completion, DeleteError, FoundRecord, IoError, LogFacts, Origin, ReadPart,
+    Submission,
 };
 use records::Batches;
 use records::ids::{Offset, PartitionId};
@@ -124,15 +125,24 @@ fn find_offset(
     logs: &mut Logs,
     partition: PartitionId,
     query: OffsetQuery,
-) -> Result<Option<(Offset, i64)>, IoError> {
+) -> Result<Option<FoundRecord>, IoError> {
     let found = match query {
+        OffsetQuery::Earliest => {
+            let offset = logs.facts(partition).ok_or(IoError::NotOpen)?.log_start;
+            let leader_epoch = logs.leader_epoch_at(partition, offset).map_err(|error| io_error(&error))?;
+            return Ok(Some(FoundRecord { offset, timestamp: -1, leader_epoch }));
+        }
         OffsetQuery::At(timestamp) => logs.offset_for_time(partition, timestamp),
         OffsetQuery::MaxTimestamp => logs.max_timestamp(partition),
-        OffsetQuery::Earliest | OffsetQuery::Latest | OffsetQuery::Tiered => {
+        OffsetQuery::Latest | OffsetQuery::Tiered => {
             unreachable!("the shard answers {query:?} from what it knows")
         }
     };
-    Ok(found.map_err(|error| read_error(&error))?.map(|found| (found.offset, found.timestamp)))
+    Ok(found.map_err(|error| read_error(&error))?.map(|found| FoundRecord {
+        offset: found.offset,
+        timestamp: found.timestamp,
+        leader_epoch: found.leader_epoch,
+    }))
 }
 
 fn delete_records(logs: &mut Logs, partition: PartitionId, to: DeleteTo) -> Result<Offset, DeleteError> {

@@ -4,13 +4,13 @@
 //! the housekeeping. Invariant: the mail is closed when the thread ends, however it ends, so that nobody waits for a
 //! thread that is gone.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use coordinator::command::{Fact, Ticket};
+use coordinator::command::Fact;
 use coordinator::io::{Completion, Submission};
 use coordinator::limits::Limits;
 use coordinator::reply::{Effect, Output};
@@ -22,12 +22,14 @@ use tokio::sync::{oneshot, watch};
 
 use super::control::{Control, OpenPartition, Refused};
 use super::flush::Flushes;
-use super::handle::{Reply, ShardHandle};
+use super::handle::ShardHandle;
 use super::mailbox::{Mail, Mailbox};
 use super::pool::Pool;
+use super::replies::Replies;
 use super::serve::{self, log_facts};
 use super::{Data, readahead};
 use crate::clock::Clock;
+use crate::metrics;
 use crate::net::Connections;
 
 /// Syncs that run beside each other.
@@ -133,10 +135,12 @@ struct Worker {
     mailbox: Arc<Mailbox>,
     clock: Clock,
     connections: Arc<Connections>,
-    replies: HashMap<Ticket, oneshot::Sender<Reply>>,
+    replies: Replies,
     flushes: Flushes,
     syncs: Pool,
     reads: Pool,
+    /// Empty between calls, its memory is used again.
+    taken: VecDeque<Mail>,
     /// For the next round.
     inputs: Vec<Input<Data>>,
     retention_every: Micros,
@@ -155,10 +159,11 @@ impl Worker {
             mailbox,
             clock: parts.clock,
             connections: parts.connections,
-            replies: HashMap::new(),
+            replies: Replies::default(),
             flushes: Flushes::default(),
             syncs: Pool::new("sync", SYNC_THREADS_MAX),
             reads: Pool::new("read", READ_THREADS_MAX),
+            taken: VecDeque::new(),
             inputs: parts.facts.into_iter().map(Input::Fact).collect(),
             retention_every: parts.retention_every,
             retention_at: now + parts.retention_every,
@@ -194,13 +199,19 @@ impl Worker {
     fn take_mail(&mut self) {
         let is_done = self.stopping.is_some() && self.flushes.is_idle();
         let wait = if self.inputs.is_empty() && !is_done { self.wait() } else { Duration::ZERO };
-        for mail in self.mailbox.take(wait) {
+        let mut has_gone = false;
+        let mut taken = std::mem::take(&mut self.taken);
+        self.mailbox.take(&mut taken, wait);
+        for mail in taken.drain(..) {
             match mail {
                 Mail::Command { ticket, command, reply } => {
-                    self.replies.insert(ticket, reply);
+                    self.replies.expect(ticket, reply);
                     self.inputs.push(Input::Command(ticket, command));
                 }
-                Mail::Fact(fact) => self.inputs.push(Input::Fact(fact)),
+                Mail::Fact(fact) => {
+                    has_gone |= matches!(fact, Fact::ConnectionClosed(_));
+                    self.inputs.push(Input::Fact(fact));
+                }
                 Mail::Completion(completion) => self.inputs.push(Input::Completion(completion)),
                 Mail::Synced(result) => {
                     let (done, job) = self.flushes.end(&mut self.logs, result);
@@ -209,6 +220,10 @@ impl Worker {
                 }
                 Mail::Control(control) => self.control(control),
             }
+        }
+        self.taken = taken;
+        if has_gone {
+            self.replies.forget_gone();
         }
     }
 
@@ -232,21 +247,22 @@ impl Worker {
                             self.inputs.push(Input::Completion(Completion::Read(op, found)));
                             return;
                         }
+                        metrics::cold_read();
                         let mailbox = Arc::clone(&self.mailbox);
                         self.reads.run(move || {
                             readahead::fetch(&missing);
                             let _ = mailbox.push(Mail::Completion(Completion::Read(op, found)));
                         });
                     }
-                    completion => self.inputs.push(Input::Completion(completion)),
+                    completion => {
+                        if let Completion::Appended(_, Ok(appended)) = &completion {
+                            metrics::appended(appended.bytes);
+                        }
+                        self.inputs.push(Input::Completion(completion));
+                    }
                 }
             }
-            Output::Reply(ticket, reply) => {
-                if let Some(waiting) = self.replies.remove(&ticket) {
-                    // Nobody waits where the connection went first.
-                    let _ = waiting.send(reply);
-                }
-            }
+            Output::Reply(ticket, reply) => self.replies.answer(ticket, reply),
             Output::Effect(Effect::CloseConnection(connection)) => self.connections.close(connection),
             Output::Effect(Effect::GroupDeleted(group)) => {
                 if let Err(error) = self.metadata.remove_group(&group) {
@@ -258,6 +274,7 @@ impl Worker {
 
     fn start_sync(&self, job: Option<SyncJob>) {
         let Some(job) = job else { return };
+        metrics::synced();
         let mailbox = Arc::clone(&self.mailbox);
         self.syncs.run(move || {
             let _ = mailbox.push(Mail::Synced(job.run()));

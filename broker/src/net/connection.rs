@@ -25,6 +25,7 @@ use crate::admission::Reserved;
 use crate::broker::Broker;
 use crate::context::{CloseConnection, Parking, RequestContext};
 use crate::dispatch::{self, Decoded, Incoming, Served};
+use crate::metrics::{self, Closed};
 
 /// Answers that may wait for earlier ones of their connection.
 const ANSWERS_QUEUED_MAX: usize = 64;
@@ -55,6 +56,7 @@ pub(super) async fn serve(
 ) {
     let id = registered.id;
     let _gone = Gone { broker: &broker, id };
+    metrics::connection_opened();
     let progress = Progress::default();
     let (slots, queue) = mpsc::channel(ANSWERS_QUEUED_MAX);
     let idle_max = broker.config.idle_max;
@@ -95,10 +97,14 @@ pub(super) async fn serve(
             }
         }
     };
-    match end {
-        End::Quiet | End::Stopping => tracing::debug!(%peer, "connection ended"),
-        End::Fault(fault) => tracing::warn!(%peer, "closing connection: {fault}"),
-    }
+    metrics::connection_closed(match end {
+        End::Quiet => Closed::Quiet,
+        End::Stopping => Closed::Stopping,
+        End::Fault(fault) => {
+            tracing::warn!(%peer, "closing connection: {fault}");
+            Closed::Fault
+        }
+    });
 }
 
 /// Tells the shard that the connection is gone, behind all else that its task has to tell.
@@ -189,7 +195,9 @@ impl Reader<'_> {
         if dispatch::waits_for_events(key) {
             reserved.shrink_to(PARKED_MEMORY_FACTOR * frame_bytes);
         }
-        self.name_client(client_id.as_ref());
+        metrics::request(key, frame_bytes);
+        let begun = self.broker.clock.mono();
+        self.name_client(client_id);
         let parking = Arc::new(Parking::default());
         let cx = RequestContext { api_version: version, parking: Arc::clone(&parking), ..self.cx.clone() };
         let served = {
@@ -199,9 +207,11 @@ impl Reader<'_> {
         let served = match served {
             Ok(served) => served.map_err(End::Fault)?,
             Err(_) => {
+                metrics::panicked();
                 return Err(End::Fault(CloseConnection::because(format!("the handler of {key} panicked"))));
             }
         };
+        metrics::handled(key, Duration::from_micros((self.broker.clock.mono() - begun).0));
         let (content, reserved) = match served {
             Served::Now(response) => {
                 let answer = dispatch::encode(response, version, correlation_id).map_err(End::Fault)?;
@@ -252,8 +262,10 @@ impl Reader<'_> {
         let _ = self.slots.send(slot).await;
     }
 
-    fn name_client(&mut self, client_id: Option<&StrBytes>) {
-        let name = client_id.map_or("", StrBytes::as_str);
+    /// Takes the name by value: it is a slice of the frame, which has to be let go of.
+    #[expect(clippy::needless_pass_by_value, reason = "see above")]
+    fn name_client(&mut self, client_id: Option<StrBytes>) {
+        let name = client_id.as_ref().map_or("", StrBytes::as_str);
         if *self.cx.client_id != *name {
             self.cx.client_id = Arc::from(name);
         }

@@ -72,7 +72,12 @@ impl FrameReader {
                 Some((length, _)) if self.buffer.len() >= PREFIX_BYTES + length => {
                     let (length, reserved) = self.current.take().expect("matched just now");
                     self.buffer.advance(PREFIX_BYTES);
-                    return Ok(Frame { bytes: self.buffer.split_to(length).freeze(), reserved });
+                    let bytes = self.buffer.split_to(length).freeze();
+                    if self.buffer.is_empty() {
+                        // Gives up its share of the memory: who holds the frame may write to it.
+                        self.buffer = BytesMut::new();
+                    }
+                    return Ok(Frame { bytes, reserved });
                 }
                 _ => self.read(stream).await?,
             }

@@ -13,6 +13,7 @@ use super::sendfile;
 use crate::admission::Reserved;
 use crate::context::{AnswerWatch, CloseConnection};
 use crate::dispatch::{self, Answer, Response};
+use crate::metrics;
 
 /// The place of one answer.
 pub(super) struct Slot {
@@ -65,11 +66,15 @@ pub(super) async fn run(
                 Ok(outcome) => outcome?
                     .map(|response| dispatch::encode(response, slot.version, slot.correlation_id))
                     .transpose()?,
-                Err(_) => return Err(CloseConnection::because("a handler panicked")),
+                Err(_) => {
+                    metrics::panicked();
+                    return Err(CloseConnection::because("a handler panicked"));
+                }
             },
         };
         drop(slot.reserved);
         if let Some(answer) = answer {
+            metrics::answer(answer.byte_len() as u64);
             sendfile::write(stream, answer, idle_max)
                 .await
                 .map_err(|error| CloseConnection::because(format!("cannot write to the client: {error}")))?;

@@ -18,14 +18,16 @@ use crate::time::{Micros, Now};
 pub struct GroupContext<'a> {
     /// All topics.
     pub topics: &'a TopicImage,
-    /// Share settings of the groups that have some; the others have the defaults.
+    /// Share settings of the groups that have some.
     pub share_configs: &'a BTreeMap<Arc<str>, Arc<ShareConfig>>,
+    /// Share settings of all others: the broker's.
+    pub share_default: &'a ShareConfig,
 }
 
 impl GroupContext<'_> {
     /// The share settings of a group.
     pub(super) fn share_config(&self, group: &str) -> ShareConfig {
-        self.share_configs.get(group).map(|config| ShareConfig::clone(config)).unwrap_or_default()
+        self.share_configs.get(group).map_or(self.share_default, |config| config).clone()
     }
 }
 

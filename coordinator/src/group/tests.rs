@@ -34,6 +34,7 @@ struct Rig {
     now: Now,
     topics: TopicImage,
     configs: BTreeMap<Arc<str>, Arc<ShareConfig>>,
+    share_default: ShareConfig,
     log: Vec<(Bytes, Option<Bytes>)>,
     replies: BTreeMap<Ticket, GroupReply>,
     events: Vec<(ShareChange, Arc<str>)>,
@@ -57,6 +58,7 @@ impl Rig {
             topics: TopicImage::default(),
             configs: BTreeMap::new(),
             log: Vec::new(),
+            share_default: ShareConfig::default(),
             replies: BTreeMap::new(),
             events: Vec::new(),
             tickets: 0,
@@ -79,7 +81,11 @@ impl Rig {
     fn send(&mut self, command: GroupCommand) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let cx = GroupContext { topics: &self.topics, share_configs: &self.configs };
+        let cx = GroupContext {
+            topics: &self.topics,
+            share_configs: &self.configs,
+            share_default: &self.share_default,
+        };
         let decision = self.partition.handle(self.now, ticket, command, &cx);
         self.take(decision);
         ticket
@@ -106,7 +112,11 @@ impl Rig {
         while let Some(at) = self.partition.next_deadline().filter(|at| *at <= end) {
             self.now.wall_ms = end_wall_ms - (end - at).as_ms_ceil();
             self.now.mono = at;
-            let cx = GroupContext { topics: &self.topics, share_configs: &self.configs };
+            let cx = GroupContext {
+                topics: &self.topics,
+                share_configs: &self.configs,
+                share_default: &self.share_default,
+            };
             let decision = self.partition.tick(self.now, &cx);
             self.take(decision);
             assert!(self.partition.next_deadline().is_none_or(|next| next > at), "a tick leaves nothing due");
@@ -115,7 +125,11 @@ impl Rig {
     }
 
     fn topics_changed(&mut self) {
-        let cx = GroupContext { topics: &self.topics, share_configs: &self.configs };
+        let cx = GroupContext {
+            topics: &self.topics,
+            share_configs: &self.configs,
+            share_default: &self.share_default,
+        };
         let decision = self.partition.topics_changed(self.now, &cx);
         self.take(decision);
     }

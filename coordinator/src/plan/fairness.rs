@@ -73,9 +73,9 @@ mod tests {
             assert_eq!(speed.records_max(HOLD), expected);
             let records = u32::try_from(expected).unwrap();
             speed.observe(
-                Mono(speed.answers as u64 * 1_000 + 100),
+                Mono(u64::from(speed.answers) * 1_000 + 100),
                 records,
-                Mono(speed.answers as u64 * 1_000),
+                Mono(u64::from(speed.answers) * 1_000),
                 1,
             );
         }

@@ -328,7 +328,11 @@ impl Groups {
     ) {
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let State::Serving(partition) = &mut slot.state else { return };
-        let cx = GroupContext { topics: &self.topics, share_configs: &self.share_configs };
+        let cx = GroupContext {
+            topics: &self.topics,
+            share_configs: &self.share_configs,
+            share_default: &self.limits.share.config,
+        };
         let decision = decide(partition, &cx);
         self.queue(index, decision, None, out);
     }

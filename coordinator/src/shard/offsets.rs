@@ -6,7 +6,7 @@ use records::ids::{Offset, PartitionId};
 
 use super::tally::Tally;
 use crate::command::{DeleteTo, ListOffsets, ListOffsetsPart, OffsetQuery, Ticket};
-use crate::io::{DeleteError, IoError, OpId, Submission};
+use crate::io::{DeleteError, FoundRecord, IoError, OpId, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::fetch::{check_epoch, upper};
 use crate::reply::{FetchError, FoundOffset, Reply};
@@ -72,13 +72,13 @@ impl Offsets {
     pub(super) fn found<S>(
         &mut self,
         op: OpId,
-        result: Result<Option<(Offset, i64)>, IoError>,
+        result: Result<Option<FoundRecord>, IoError>,
         out: &mut Outbox<S>,
     ) {
         let Some(search) = self.searches.remove(&op) else { return };
         let answer = match result {
-            Ok(Some((offset, timestamp))) if offset < search.upper => {
-                Ok(FoundOffset { offset: Some(offset), timestamp, leader_epoch: NO_EPOCH })
+            Ok(Some(FoundRecord { offset, timestamp, leader_epoch })) if offset < search.upper => {
+                Ok(FoundOffset { offset: Some(offset), timestamp, leader_epoch })
             }
             Ok(_) => Ok(nothing()),
             Err(IoError::NotOpen) => Err(FetchError::UnknownPartition),
@@ -155,12 +155,14 @@ fn answer_from_facts(
     let facts = logs.get(&part.partition).ok_or(FetchError::UnknownPartition)?;
     check_epoch(part.current_leader_epoch, facts)?;
     let upper = upper(request.isolation, facts);
-    let at =
-        |offset, leader_epoch| FoundOffset { offset: Some(offset), timestamp: NO_TIMESTAMP, leader_epoch };
     Ok(match part.query {
-        // The epoch of the first record is not known here; −1 makes a client go without.
-        OffsetQuery::Earliest => Known::Offset(at(facts.log_start, NO_EPOCH)),
-        OffsetQuery::Latest => Known::Offset(at(upper, facts.leader_epoch)),
+        // Known but for the epoch of the first record (case R04); shown even where there is none.
+        OffsetQuery::Earliest => Known::Search { upper: Offset::MAX },
+        OffsetQuery::Latest => Known::Offset(FoundOffset {
+            offset: Some(upper),
+            timestamp: NO_TIMESTAMP,
+            leader_epoch: facts.leader_epoch,
+        }),
         OffsetQuery::Tiered => Known::Offset(nothing()),
         // Where no record is left there is none to be found, whatever the indexes remember.
         OffsetQuery::MaxTimestamp | OffsetQuery::At(_) if facts.log_start >= upper => {

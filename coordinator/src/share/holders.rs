@@ -14,6 +14,15 @@ pub(crate) struct Holders {
     timers: BTreeSet<(Mono, u32)>,
     holder_next: u32,
     lock_last: u32,
+    /// Locks that ended, for the case that the events which say so cannot be stored.
+    ended: Vec<(u64, Survivor)>,
+}
+
+/// What members know of a lock, whatever became of this memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Survivor {
+    pub(crate) since: Mono,
+    pub(crate) ends: Option<Mono>,
 }
 
 /// A member that holds records, or asked for some.
@@ -144,6 +153,7 @@ impl Holders {
         lock.records -= 1;
         let (holder, ends, empty) = (lock.holder, lock.ends, lock.records == 0);
         if empty {
+            self.ended.push((lock.delivery, Survivor { since: lock.since, ends }));
             self.locks.remove(&number);
             if let Some(ends) = ends {
                 self.timers.remove(&(ends, number));
@@ -160,6 +170,11 @@ impl Holders {
         {
             self.timers.remove(&(ends, number));
         }
+    }
+
+    /// Locks that ended since this was asked last.
+    pub(crate) fn take_ended(&mut self) -> Vec<(u64, Survivor)> {
+        std::mem::take(&mut self.ended)
     }
 
     /// The lock that runs out first.

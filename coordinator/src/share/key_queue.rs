@@ -167,7 +167,7 @@ impl KeyQueue {
             Source::Tired if !self.free.is_empty() => self.tired_credit = 0,
             Source::Tired => {}
             Source::Free | Source::Own | Source::Keyless => {
-                self.tired_credit = (self.tired_credit + 1).min(TIRED_ONE_IN)
+                self.tired_credit = (self.tired_credit + 1).min(TIRED_ONE_IN);
             }
         }
     }

@@ -25,8 +25,9 @@ use self::answers::{Answer, Unwritten};
 use self::describe::Describe;
 use self::timers::{Timer, Timers};
 use super::acknowledge::Acknowledged;
+use super::holders::Survivor;
 use super::member::Member;
-use super::observe::{Bound, Survivor};
+use super::observe::Bound;
 use super::partition::SharePartition;
 use super::{ShareConfig, ShareCounters, ShareLimits};
 use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
@@ -149,8 +150,10 @@ struct Part {
     /// Members whose session names it.
     interested: BTreeSet<u32>,
     scanning: bool,
-    /// Answers that wait for the append under way.
-    flushing: Option<Vec<u64>>,
+    /// The append under way.
+    flushing: Option<Flushing>,
+    /// Appends that failed since the last one that did not.
+    failures: u32,
     /// Answers that wait for events not handed out yet.
     waiting: Vec<u64>,
     /// Event bytes behind the snapshot, and the snapshot's own size.
@@ -159,9 +162,20 @@ struct Part {
     sync_due: Option<Mono>,
 }
 
+/// An append of events that is under way.
+#[derive(Debug, Default)]
+struct Flushing {
+    /// Answers that wait for it.
+    answers: Vec<u64>,
+    /// Locks whose end it stores.
+    ended: Vec<(u64, Survivor)>,
+}
+
 #[derive(Debug)]
 enum PartState {
     Closed,
+    /// The disk refuses its events: it is read again in a while.
+    Broken(BTreeMap<u64, Survivor>),
     /// Its state is being read; locks that members know of, where it was in memory before.
     Opening(Option<BTreeMap<u64, Survivor>>),
     /// A new one: where it starts is being looked up.
@@ -321,6 +335,24 @@ impl<S: Slice> ShareMachine<S> {
             heap_bytes: part.heap_bytes(),
             counters: part.counters,
         })
+    }
+
+    /// Who holds what of a share-partition: offset, member, and whether it was recalled from it.
+    #[must_use]
+    pub fn holders(&self, group: &str, partition: PartitionId) -> Vec<(Offset, Arc<str>, bool)> {
+        let part =
+            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
+        let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
+        open.map_or(Vec::new(), SharePartition::holders)
+    }
+
+    /// Whether a record of a share-partition is known and not settled.
+    #[must_use]
+    pub fn is_unsettled(&self, group: &str, partition: PartitionId, offset: Offset) -> bool {
+        let part =
+            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
+        let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
+        open.is_some_and(|open| offset.get() >= open.window.scan() || open.window.get(offset.get()).is_some())
     }
 
     fn next_number(&mut self) -> u64 {

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use records::ids::Offset;
+
 use super::event::{Settlement, Wait};
+use super::holders::Survivor;
 use super::partition::{SharePartition, unscanned};
 use super::recorder::Change;
 use super::retry;
 use super::window::{RecordState, Slot};
 use super::{ShareOrder, key_queue::KeyQueue};
 use crate::io::{Scanned, ScannedKind, ScannedRecord};
-use crate::time::{Micros, Mono, Now};
+use crate::time::{Micros, Now};
 
 /// Records that are looked ahead for are this many at most: more would only make the queues longer.
 const READY_AHEAD_MAX: usize = 16 * 1_024;
@@ -24,13 +27,6 @@ pub enum Bound {
     RecordLocks,
     /// `share.partition.max.record.locks`, order `none`: the distance from the start offset (Kafka's limit).
     Span,
-}
-
-/// A lock that was known to be out when a share-partition was loaded anew while the broker ran.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Survivor {
-    pub(crate) since: Mono,
-    pub(crate) ends: Option<Mono>,
 }
 
 impl SharePartition {
@@ -149,8 +145,12 @@ impl SharePartition {
             if self.window.get(at).is_some_and(Slot::is_out) {
                 self.window.slot_mut(at).scanned = true;
             } else {
-                self.settle(at, Settlement::Corrupt);
-                self.window.settle_gap(at, at);
+                if self.window.get(at).is_some() {
+                    self.settle(at, Settlement::Corrupt);
+                } else {
+                    self.window.settle_gap(at, at);
+                    self.counters.settled(Settlement::Corrupt);
+                }
                 self.note(Change::Settled(Settlement::Corrupt), at);
             }
             from = at + 1;
@@ -195,13 +195,42 @@ impl SharePartition {
     }
 
     /// Locks that members know of, by delivery number: what [`SharePartition::recovered`] needs when this memory
-    /// is dropped while the broker runs.
-    pub(crate) fn survivors(&self, known: impl Fn(u64) -> bool) -> BTreeMap<u64, Survivor> {
-        self.holders
-            .locks()
-            .filter(|(_, lock)| lock.ends.is_some() || known(lock.delivery))
-            .map(|(_, lock)| (lock.delivery, Survivor { since: lock.since, ends: lock.ends }))
-            .collect()
+    /// is dropped while the broker runs. `ended` are those whose end could not be stored.
+    pub(crate) fn survivors(
+        &mut self,
+        mut ended: Vec<(u64, Survivor)>,
+        known: impl Fn(u64) -> bool,
+    ) -> BTreeMap<u64, Survivor> {
+        ended.extend(self.holders.take_ended());
+        ended.extend(
+            self.holders
+                .locks()
+                .map(|(_, lock)| (lock.delivery, Survivor { since: lock.since, ends: lock.ends })),
+        );
+        let mut survivors: BTreeMap<u64, Survivor> = BTreeMap::new();
+        for (delivery, lock) in
+            ended.into_iter().filter(|(delivery, lock)| lock.ends.is_some() || known(*delivery))
+        {
+            let survivor = survivors.entry(delivery).or_insert(lock);
+            survivor.ends = survivor.ends.max(lock.ends);
+        }
+        survivors
+    }
+
+    /// Locks whose end the events that are about to be stored tell of.
+    pub(crate) fn take_ended_locks(&mut self) -> Vec<(u64, Survivor)> {
+        self.holders.take_ended()
+    }
+
+    /// Every record in a member's hands: offset, member, and whether it was recalled.
+    pub(crate) fn holders(&self) -> Vec<(Offset, Arc<str>, bool)> {
+        let out = self.window.slots().filter(|(_, slot)| slot.is_out());
+        out.filter_map(|(offset, slot)| {
+            let lock = self.holders.lock(slot.lock)?;
+            let name = Arc::clone(&self.holders.get(lock.holder).name);
+            Some((Offset(offset), name, slot.state == RecordState::Recalled))
+        })
+        .collect()
     }
 
     /// Members that hold records here.

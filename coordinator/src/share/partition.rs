@@ -168,9 +168,13 @@ impl SharePartition {
         slot.key.filter(|_| self.config.order == ShareOrder::Key)
     }
 
-    /// Records at or above the start offset that are not settled, up to `end`.
+    /// Offsets at or above the start offset that are not settled, up to `end`.
     pub(crate) fn lag(&self, end: i64) -> i64 {
-        (end - self.window.scan()).max(0) + i64::try_from(self.window.len()).unwrap_or(i64::MAX)
+        let scan = self.window.scan();
+        let ahead = self.window.range(scan, i64::MAX).count();
+        let settled = self.window.settled().runs_from(scan).into_iter();
+        let settled: i64 = settled.map(|(first, last)| (last.min(end - 1) - first + 1).max(0)).sum();
+        (end - scan - settled).max(0) + i64::try_from(self.window.len() - ahead).unwrap_or(i64::MAX)
     }
 
     /// About how many bytes of memory it takes.

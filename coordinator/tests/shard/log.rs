@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use coordinator::command::{DeleteTo, OffsetQuery};
-use coordinator::io::{Appended, DeleteError, IoError, LogFacts};
+use coordinator::io::{Appended, DeleteError, FoundRecord, IoError, LogFacts};
 use records::BatchView;
 use records::batch::stamp;
 use records::ids::Offset;
@@ -63,7 +63,7 @@ impl Log {
         Ok(found.freeze())
     }
 
-    pub(crate) fn find(&self, query: OffsetQuery) -> Option<(Offset, i64)> {
+    pub(crate) fn find(&self, query: OffsetQuery) -> Option<FoundRecord> {
         let mut records = Vec::new();
         for batch in &self.batches {
             let view = BatchView::parse(batch).expect("stored batches are whole");
@@ -71,15 +71,24 @@ impl Log {
             for record in decoded.iter() {
                 let record = record.expect("tests append readable records");
                 if record.offset >= self.facts.log_start {
-                    records.push((record.offset, record.timestamp));
+                    records.push(FoundRecord {
+                        offset: record.offset,
+                        timestamp: record.timestamp,
+                        leader_epoch: view.leader_epoch(),
+                    });
                 }
             }
         }
         match query {
-            OffsetQuery::At(time) => records.into_iter().find(|(_, timestamp)| *timestamp >= time),
+            OffsetQuery::At(time) => records.into_iter().find(|found| found.timestamp >= time),
             OffsetQuery::MaxTimestamp => {
-                records.into_iter().rev().max_by_key(|(offset, timestamp)| (*timestamp, -offset.0))
+                records.into_iter().rev().max_by_key(|found| (found.timestamp, -found.offset.0))
             }
+            OffsetQuery::Earliest => Some(FoundRecord {
+                offset: self.facts.log_start,
+                timestamp: -1,
+                leader_epoch: records.first().map_or(self.facts.leader_epoch, |first| first.leader_epoch),
+            }),
             other => panic!("the shard answers {other:?} itself"),
         }
     }

@@ -10,12 +10,17 @@ use records::Codec;
 use records::ids::Offset;
 
 use crate::fetch::tail;
+use crate::log::Log;
 use crate::world::{World, batch_at, facts, partition};
+
+/// The leader epoch of the log.
+const EPOCH: i32 = 3;
 
 /// Timestamps 5, 9, 7 in one batch; 20, 30 compressed in the next.
 fn timed() -> World {
     let mut world = World::new();
-    world.open(partition(0));
+    let log = Log { facts: facts(0, 0, EPOCH), ..Log::default() };
+    world.open_as(partition(0), PartitionRole::Data, log);
     for batch in [batch_at(&[5, 9, 7], 4, Codec::None), batch_at(&[20, 30], 4, Codec::Gzip)] {
         let parts = vec![(partition(0), batch)];
         world.command(Command::Produce(Produce { acks: Acks::Written, parts }));
@@ -113,6 +118,18 @@ fn latest_obeys_isolation_and_epochs_are_checked() {
     assert_eq!(committed.offset, Some(Offset(1)));
     assert_eq!(ask_as(&mut world, latest, 2, Isolation::ReadCommitted), Err(FetchError::FencedEpoch));
     assert_eq!(ask_as(&mut world, latest, 4, Isolation::ReadCommitted), Err(FetchError::UnknownEpoch));
+}
+
+#[test]
+fn r04_what_is_found_tells_the_epoch_it_was_written_in() {
+    let mut world = timed();
+    for query in [OffsetQuery::Earliest, OffsetQuery::At(9), OffsetQuery::MaxTimestamp, OffsetQuery::Latest] {
+        let found = ask(&mut world, query).expect("no error");
+        assert_eq!(found.leader_epoch, EPOCH, "{query:?}");
+    }
+    delete(&mut world, -1).expect("no error");
+    let start = ask(&mut world, OffsetQuery::Earliest).expect("no error");
+    assert_eq!((start.offset, start.leader_epoch), (Some(Offset(5)), EPOCH));
 }
 
 #[test]

@@ -147,7 +147,9 @@ fn what_was_acknowledged_survives_a_restart() {
     let ack = accept(&mut before, 1, 1, 0, 0);
     assert!(!before.replies.contains_key(&ack), "not before it is written");
     before.drain();
-    assert!(matches!(&before.replies[&ack], Reply::ShareAcknowledged(Ok(done)) if done.parts[0].error.is_none()));
+    assert!(
+        matches!(&before.replies[&ack], Reply::ShareAcknowledged(Ok(done)) if done.parts[0].error.is_none())
+    );
     assert_eq!(start_offset(&mut before), Some(Offset(1)));
 
     let mut world = World::new();

@@ -224,3 +224,17 @@ fn the_order_of_the_logs_does_not_matter() {
     assert_eq!(check(&records, &seen), report);
     assert_eq!(report.order_violations(), 2);
 }
+
+#[test]
+fn a_violation_is_told_with_its_events() {
+    let records = produced(&["x", "x", "x"]);
+    let seen = events(
+        &records,
+        &["a start 0", "b start 1", "b success 1", "a success 0", "a start 2", "a success 2"],
+    );
+    let text = explain(&check(&records, &seen), &seen, 1);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("Overlap"), "{text}");
+    assert_eq!(lines.len(), 5, "{text}");
+    assert!(lines[2].ends_with("b: Start of 1, delivery 1"), "{text}");
+}

@@ -10,7 +10,7 @@ use records::ids::Offset;
 use super::{Cursor, PartitionLog};
 use crate::disk::DiskFile;
 use crate::error::ReadError;
-use crate::options::CURSORS_MAX;
+use crate::options::{CURSORS_MAX, SEALED_OPEN_MAX};
 use crate::segment::{Place, Segment};
 
 /// A stretch of whole batches in one log file. It stays readable when the log moves on and the file is unlinked.
@@ -108,6 +108,7 @@ impl PartitionLog {
         if upper < self.end {
             limit = limit.min(self.position_of_upper(start.segment, upper)?);
         }
+        self.keep_open(start.segment);
         let next_base = self.segments.get(start.segment + 1).map(Segment::base);
         let segment = &mut self.segments[start.segment];
         let (end, next) = segment.last_boundary(start.position, limit, at_least_one)?;
@@ -162,6 +163,22 @@ impl PartitionLog {
             Place::End => segment.size(),
             Place::Damaged(position) => position,
         })
+    }
+
+    /// Bounds how many sealed segments readers hold open.
+    fn keep_open(&mut self, segment: usize) {
+        self.touched = true;
+        let base = self.segments[segment].base();
+        if segment + 1 == self.segments.len() || self.opened.contains(&base) {
+            return;
+        }
+        if self.opened.len() == SEALED_OPEN_MAX
+            && let Some(oldest) = self.opened.pop_front()
+            && let Ok(index) = self.segments.binary_search_by_key(&oldest, Segment::base)
+        {
+            self.segments[index].close();
+        }
+        self.opened.push_back(base);
     }
 
     fn remember(&mut self, from: Offset, cursor: Cursor) {

@@ -12,11 +12,11 @@ use records::ids::{Offset, PartitionId, TopicId};
 
 use super::{Dirty, PARTITION_METADATA, PartitionLog, STRAY};
 use crate::data_dir::from_base64;
-use crate::disk::{Disk, Entry, join};
+use crate::disk::{Disk, DiskFile, Entry, join};
 use crate::error::{IoContext, StorageError};
 use crate::event_log;
 use crate::leader_epochs::LeaderEpochs;
-use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, WALK_WINDOW_BYTES};
+use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX, WALK_WINDOW_BYTES};
 use crate::producer_state::{ProducerState, SNAPSHOT};
 use crate::segment::{Found, Segment, base_of};
 use crate::walk;
@@ -65,8 +65,12 @@ impl PartitionLog {
             snapshots: BTreeSet::new(),
             events: BTreeSet::new(),
             dirty: Dirty::default(),
+            bytes: 0,
             poisoned: false,
             cursors: VecDeque::new(),
+            opened: VecDeque::new(),
+            changed: false,
+            touched: false,
         };
         let entries = match disk.list(&log.directory) {
             Ok(entries) => entries,
@@ -82,6 +86,7 @@ impl PartitionLog {
             log.dirty.directories.extend([String::new(), log.directory.clone()]);
         }
         log.load(&entries, left)?;
+        log.rest();
         Ok(log)
     }
 
@@ -106,6 +111,7 @@ impl PartitionLog {
     fn load(&mut self, entries: &[Entry], left: &OpenAs) -> Result<(), StorageError> {
         self.collect(entries)?;
         let recovered_from = if left.clean { self.resume(left)? } else { None };
+        self.changed = !left.clean || recovered_from.is_some();
         let epochs_from = match (left.clean, recovered_from) {
             (true, None) => self.end,
             (_, from) => {
@@ -189,20 +195,43 @@ impl PartitionLog {
     /// Rebuilds what is missing or cut short among the indexes of the first `count` segments.
     fn rebuild_indexes(&mut self, count: usize) -> Result<(), StorageError> {
         let interval = self.config.index_interval_bytes;
-        for segment in self.segments[..count].iter_mut().filter(|segment| !segment.indexes_fit()) {
+        for index in 0..count {
+            let segment = &mut self.segments[index];
+            if segment.indexes_fit() {
+                continue;
+            }
             tracing::warn!(log = segment.log_path(), "index does not fit its log, rebuilding it");
-            segment
-                .rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX)
-                .doing("rebuild", &self.directory)?;
-            self.dirty.files.extend(segment.index_files().doing("write", &self.directory)?);
+            let rebuilt = segment.rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX);
+            rebuilt.doing("rebuild", &self.directory)?;
+            // They lie below the recovery point: the next start will not look at them again.
+            for file in segment.index_files().doing("write", &self.directory)? {
+                file.sync_data().doing("sync", &self.directory)?;
+            }
+            segment.close();
         }
         Ok(())
     }
 
-    /// The segment that holds the recovery point.
+    /// Leaves files to the next sync, but no more than a few: they stay open until then.
+    fn sync_with_next(
+        &mut self,
+        files: impl IntoIterator<Item = Arc<dyn DiskFile>>,
+    ) -> Result<(), StorageError> {
+        for file in files {
+            if self.dirty.files.len() < SYNC_FILES_MAX {
+                self.dirty.files.push(file);
+            } else {
+                file.sync_data().doing("sync", &self.directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The segment that holds the last offset below the recovery point: of a segment that ends just there the log is
+    /// synced, but its indexes may not be.
     fn segment_below(&self, recovery_point: Option<Offset>) -> usize {
         let point = recovery_point.unwrap_or(Offset::ZERO);
-        self.segments.partition_point(|segment| segment.base() <= point).saturating_sub(1)
+        self.segments.partition_point(|segment| segment.base() < point).saturating_sub(1)
     }
 
     /// Checks every batch from segment `from` on, rebuilds those segments' indexes, and cuts at the first bytes
@@ -227,18 +256,20 @@ impl PartitionLog {
             let (next, broken) = rebuilt.doing("recover", &self.directory)?;
             end = next;
             kept = index + 1;
-            self.dirty.files.extend(segment.index_files().doing("write", &self.directory)?);
+            let indexes = segment.index_files().doing("write", &self.directory)?;
             let file = Arc::clone(segment.log_file().doing("open", &self.directory)?);
+            segment.close();
             if let Some(reason) = broken {
                 let position = segment.size();
                 tracing::warn!(log = segment.log_path(), position, lost = len - position, reason, "log cut");
                 file.set_len(position).doing("cut", &self.directory)?;
                 file.sync_data().doing("sync", &self.directory)?;
+                self.sync_with_next(indexes)?;
                 cut = true;
                 break;
             }
             // What was written before a kill may still be in memory only.
-            self.dirty.files.push(file);
+            self.sync_with_next(indexes.into_iter().chain([file]))?;
         }
         for mut lost in self.segments.drain(kept..) {
             lost.remove().doing("remove a segment of", &self.directory)?;
@@ -263,6 +294,7 @@ impl PartitionLog {
             self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
             self.end = self.log_start;
         }
+        self.bytes = self.segments.iter().map(Segment::size).sum();
         self.remove_segments_below_start()
     }
 

@@ -7,7 +7,6 @@ use records::ids::Offset;
 
 use super::PartitionLog;
 use crate::error::{DeleteError, IoContext, StorageError};
-use crate::segment::Segment;
 
 impl PartitionLog {
     /// Moves the log start to `to`; at or below the present start it does nothing. Files go with
@@ -39,6 +38,7 @@ impl PartitionLog {
         if count == self.segments.len() {
             // All of it is due, the active segment too: what is appended next needs a new one.
             self.roll()?;
+            self.changed = true;
         }
         let start = self.segments[count].base();
         if start <= self.log_start {
@@ -72,7 +72,7 @@ impl PartitionLog {
     /// How many segments from the front can go without the rest falling below `retention.bytes`.
     fn oversize_segments(&self) -> usize {
         let Ok(retention_bytes) = u64::try_from(self.config.retention_bytes) else { return 0 };
-        let mut excess = self.segments.iter().map(Segment::size).sum::<u64>().saturating_sub(retention_bytes);
+        let mut excess = self.bytes.saturating_sub(retention_bytes);
         let mut count = 0;
         for segment in &self.segments {
             if segment.size() == 0 || segment.size() > excess {
@@ -92,6 +92,7 @@ impl PartitionLog {
             return Ok(());
         }
         for mut segment in self.segments.drain(..first) {
+            self.bytes -= segment.size();
             segment.remove().doing("remove a segment of", &self.directory)?;
         }
         self.dirty.directories.insert(self.directory.clone());

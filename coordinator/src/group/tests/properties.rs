@@ -169,7 +169,8 @@ impl History {
 
 /// What is durable of a group, as far as it is settled.
 fn settled(partition: &mut GroupPartition, rig: &Rig) -> Option<String> {
-    let cx = GroupContext { topics: &rig.topics, share_configs: &rig.configs };
+    let cx =
+        GroupContext { topics: &rig.topics, share_configs: &rig.configs, share_default: &rig.share_default };
     let mut ask = |command| partition.handle(rig.now, Ticket(u64::MAX), command, &cx).replies.remove(0).1;
     let group = ask(GroupCommand::Describe { group: s(GROUP) });
     let offsets = ask(GroupCommand::FetchOffsets { group: s(GROUP), member: None, partitions: None });

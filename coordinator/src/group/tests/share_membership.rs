@@ -112,6 +112,13 @@ fn sessions_run_out_as_configured() {
 }
 
 #[test]
+fn a_group_without_settings_has_the_brokers() {
+    let mut rig = Rig::new();
+    rig.share_default.heartbeat_interval_ms = 9_000;
+    assert_eq!(rig.share("m", 0, &["t"]).unwrap().heartbeat_interval_ms, 9_000);
+}
+
+#[test]
 fn the_share_machine_hears_who_comes_and_goes() {
     let mut rig = Rig::new();
     rig.share("a", 0, &["t"]).unwrap();

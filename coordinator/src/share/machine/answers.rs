@@ -1,7 +1,7 @@
 //! Answers on their way: held until their events are appended and their data is built, then until the socket has
 //! taken them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use records::ids::{Offset, PartitionId};
 
@@ -69,7 +69,7 @@ impl<S: Slice> ShareMachine<S> {
             let is_open = part.and_then(|part| self.parts.get(&part)).map(|part| &part.state);
             let error = match is_open {
                 None if acked.is_none() => Some(ShareError::UnknownPartition),
-                Some(PartState::Closed) => Some(ShareError::Unavailable),
+                Some(PartState::Closed | PartState::Broken(_)) => Some(ShareError::Unavailable),
                 _ => None,
             };
             let untold = ask.numbered && self.has_untold(part, ask.member);
@@ -170,7 +170,7 @@ impl<S: Slice> ShareMachine<S> {
                 part.appending = true;
                 self.dirty.insert(id);
             } else if let Some(flushing) = &mut state.flushing {
-                flushing.push(number);
+                flushing.answers.push(number);
                 part.appending = true;
             }
         }
@@ -304,7 +304,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Sends an answer that waits for nothing any more.
-    fn try_finish(&mut self, _now: Now, number: u64, out: &mut Outbox<S>) {
+    fn try_finish(&mut self, now: Now, number: u64, out: &mut Outbox<S>) {
         let waits = |part: &AnswerPart<S>| part.appending || (part.building && part.grant.is_some());
         if self.answers.get(&number).is_none_or(|answer| answer.parts.iter().any(waits)) {
             return;
@@ -352,6 +352,9 @@ impl<S: Slice> ShareMachine<S> {
             if let Some(open) = open {
                 // Ownership is looked at again now: the session may have ended since the grant.
                 if let (Some((delivery, picks)), Some(id)) = (part.grant, part.part) {
+                    if open.withdraw_recalled(delivery, &picks, now) {
+                        self.dirty.insert(id);
+                    }
                     reply.acquired = open.acquired(delivery, &picks, batch_size);
                     if !reply.acquired.is_empty() {
                         reply.data = part.data;
@@ -440,12 +443,12 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Deliveries of a share-partition whose answers went out.
-    pub(super) fn deliveries_out(&self, id: u32) -> BTreeMap<u64, ()> {
+    pub(super) fn deliveries_out(&self, id: u32) -> BTreeSet<u64> {
         self.unwritten
             .values()
             .flat_map(|unwritten| &unwritten.deliveries)
             .filter(|(part, _)| *part == id)
-            .map(|&(_, delivery)| (delivery, ()))
+            .map(|&(_, delivery)| delivery)
             .collect()
     }
 }

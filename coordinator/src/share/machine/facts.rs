@@ -170,6 +170,7 @@ impl<S: Slice> ShareMachine<S> {
                 self.dirty.insert(part);
             }
             Timer::Sync(part) => self.sync(part, out),
+            Timer::Reload(part) => self.reload_due(part, out),
             Timer::Grace(member) => {
                 if self.members.get(&member).is_some_and(|member| member.connections.is_empty()) {
                     self.end_session(now, member);

@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use records::ids::{Offset, PartitionId};
+use records::ids::PartitionId;
 
 use super::{Op, Part, PartState, ShareMachine, Timer};
 use crate::command::OffsetQuery;
-use crate::io::{IoError, OpId, ShareState, Slice, Submission};
+use crate::io::{FoundRecord, IoError, OpId, ShareState, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
+use crate::share::holders::Survivor;
 use crate::share::member::Loss;
-use crate::share::observe::Survivor;
 use crate::share::partition::SharePartition;
 use crate::share::{ShareError, ShareReset};
 use crate::time::{Micros, Now};
+
+/// How long a share-partition whose events the disk refuses rests before it is read again.
+const RELOAD_AFTER: Micros = Micros(1_000_000);
 
 impl<S: Slice> ShareMachine<S> {
     /// The number of a group's share-partition; begins to load it where it is not in memory.
@@ -35,6 +38,7 @@ impl<S: Slice> ShareMachine<S> {
                 interested: BTreeSet::new(),
                 scanning: false,
                 flushing: None,
+                failures: 0,
                 waiting: Vec::new(),
                 event_bytes: 0,
                 snapshot_bytes: 0,
@@ -112,7 +116,7 @@ impl<S: Slice> ShareMachine<S> {
         &mut self,
         now: Now,
         op: OpId,
-        result: Result<Option<(Offset, i64)>, IoError>,
+        result: Result<Option<FoundRecord>, IoError>,
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
@@ -120,7 +124,9 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number).filter(|part| part.generation == generation) else { return };
         let end = logs.get(&part.id).map(|facts| facts.end);
         match (result, end) {
-            (Ok(found), Some(end)) => self.start_part(now, number, found.map_or(end, |found| found.0).get()),
+            (Ok(found), Some(end)) => {
+                self.start_part(now, number, found.map_or(end, |found| found.offset).get());
+            }
             _ => self.load_failed(number, out),
         }
     }
@@ -150,23 +156,44 @@ impl<S: Slice> ShareMachine<S> {
         self.wake_describes(number);
     }
 
-    /// Drops a share-partition's memory and reads it back: an append of its events failed, so memory is ahead of
-    /// the disk.
+    /// Drops a share-partition's memory, since an append of its events failed and memory is ahead of the disk, and
+    /// reads it back: at once, or where that failed just now, in a while.
     pub(super) fn reload(&mut self, now: Now, number: u32, out: &mut Outbox<S>) {
         let known = self.deliveries_out(number);
         let Some(part) = self.parts.get_mut(&number) else { return };
-        let survivors = part.open().map(|open| open.survivors(|delivery| known.contains_key(&delivery)));
+        let ended = part.flushing.take().unwrap_or_default().ended;
+        let survivors = match &mut part.state {
+            PartState::Open(open) => open.survivors(ended, |delivery| known.contains(&delivery)),
+            _ => BTreeMap::new(),
+        };
         part.generation += 1;
         part.scanning = false;
-        part.flushing = None;
         part.waiting.clear();
+        part.failures += 1;
         self.timers.set(Timer::Part(number), None);
-        self.open_state(number, Some(survivors.unwrap_or_default()), out);
+        if part.failures == 1 {
+            self.open_state(number, Some(survivors), out);
+        } else {
+            part.state = PartState::Broken(survivors);
+            self.timers.set(Timer::Reload(number), Some(now.mono + RELOAD_AFTER));
+            for ask in part.asks.clone() {
+                self.impatient(ask);
+            }
+        }
         // Grants of fetches that are not answered yet went with the memory.
         for ask in self.asks.values_mut() {
             ask.grants.remove(&number);
         }
         self.fail_answers(now, number, ShareError::Unavailable, out);
+    }
+
+    /// Reads a share-partition again whose events the disk refused.
+    pub(super) fn reload_due(&mut self, number: u32, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        if let PartState::Broken(survivors) = &mut part.state {
+            let survivors = std::mem::take(survivors);
+            self.open_state(number, Some(survivors), out);
+        }
     }
 
     /// After a restart: whoever holds records is a member whose connections have just been lost with a fetch out.
@@ -196,6 +223,7 @@ impl<S: Slice> ShareMachine<S> {
         }
         self.timers.set(Timer::Part(number), None);
         self.timers.set(Timer::Sync(number), None);
+        self.timers.set(Timer::Reload(number), None);
         self.dirty.remove(&number);
         for ask in self.asks.values_mut() {
             ask.grants.remove(&number);

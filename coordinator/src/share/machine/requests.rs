@@ -356,6 +356,10 @@ impl<S: Slice> ShareMachine<S> {
         if let Some(ask) = self.asks.get_mut(&number) {
             ask.patience = Patience::Over;
             self.unsettled_asks.insert(number);
+            if ask.bytes_min > 1 {
+                // It takes less than it hoped for now.
+                self.dirty.extend(ask.parts.iter().filter_map(|(_, part)| *part));
+            }
         }
     }
 

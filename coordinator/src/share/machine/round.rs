@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Op, Part, PartState, Patience, ShareMachine, Timer, upper};
+use super::{Flushing, Op, Part, PartState, Patience, ShareMachine, Timer, upper};
 use crate::io::{EventsAppended, IoError, OpId, Scanned, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::fairness;
 use crate::plan::share_fetch::{Bidder, match_round};
 use crate::share::ShareOrder;
 use crate::share::key_queue::Cursor;
+use crate::share::partition::SharePartition;
 use crate::time::{Micros, Now};
 
 use records::ids::Offset;
@@ -37,7 +38,7 @@ impl<S: Slice> ShareMachine<S> {
         }
         for part in touched {
             self.append_events(now, part, out);
-            let deadline = self.parts.get(&part).and_then(Part::open).and_then(|open| open.next_deadline());
+            let deadline = self.parts.get(&part).and_then(Part::open).and_then(SharePartition::next_deadline);
             self.timers.set(Timer::Part(part), deadline);
         }
         self.answer_describes(logs, out);
@@ -151,7 +152,7 @@ impl<S: Slice> ShareMachine<S> {
     fn is_busy(&self, number: u64, logs: &LogTable) -> bool {
         let Some(ask) = self.asks.get(&number) else { return false };
         ask.parts.iter().filter_map(|(_, part)| self.parts.get(&(*part)?)).any(|part| match &part.state {
-            PartState::Closed => false,
+            PartState::Closed | PartState::Broken(_) => false,
             PartState::Opening(_) | PartState::Starting => true,
             PartState::Open(open) => {
                 let config = &self.group(part.group).config;
@@ -241,7 +242,8 @@ impl<S: Slice> ShareMachine<S> {
         } else {
             out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })
         };
-        part.flushing = Some(std::mem::take(&mut part.waiting));
+        part.flushing =
+            Some(Flushing { answers: std::mem::take(&mut part.waiting), ended: open.take_ended_locks() });
         self.ops.insert(op, Op::Flush { part: number, generation, snapshot_bytes });
         let sync_ms = self.groups.get(&part.group).map_or(0, |group| group.config.sync_ms);
         let due = *part.sync_due.get_or_insert(now.mono + Micros::from_ms(sync_ms));
@@ -265,7 +267,8 @@ impl<S: Slice> ShareMachine<S> {
             Ok(appended) => {
                 part.event_bytes = appended.bytes_since_snapshot;
                 part.snapshot_bytes = snapshot_bytes.unwrap_or(part.snapshot_bytes);
-                for answer in part.flushing.take().unwrap_or_default() {
+                part.failures = 0;
+                for answer in part.flushing.take().unwrap_or_default().answers {
                     self.events_written(now, answer, number, out);
                 }
                 self.dirty.insert(number);

@@ -14,6 +14,8 @@ pub(super) enum Timer {
     Part(u32),
     /// A share-partition's events are to be synced.
     Sync(u32),
+    /// A share-partition whose events the disk refused is read again.
+    Reload(u32),
     /// A member's grace is over.
     Grace(u32),
     /// The session of a member that left ends.

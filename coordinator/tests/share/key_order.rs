@@ -1,8 +1,6 @@
 //! Order and exclusion of keys: cases K01 to K13.
 
-mod common;
-
-use common::{ACCEPT, REJECT, RELEASE, RENEW, World, each, offsets};
+use crate::common::{ACCEPT, REJECT, RELEASE, RENEW, World, each, offsets};
 use coordinator::share::ShareError;
 
 const INVALID: Option<ShareError> = Some(ShareError::InvalidRecordState);
@@ -181,7 +179,7 @@ fn k11_what_is_not_held_is_told_and_its_neighbours_count() {
 
 #[test]
 fn k11_without_order_all_or_nothing() {
-    let mut w = World::new(common::none_config());
+    let mut w = World::new(crate::common::none_config());
     w.log("a b c");
     w.fetch("A", 1);
     w.fetch("B", 1);
@@ -196,7 +194,7 @@ fn k11_without_order_all_or_nothing() {
 fn k13_keys_that_collide_wait_for_each_other() {
     let mut w = World::keyed();
     let seven = Some(records::ids::KeyHash(7));
-    w.batch(0, &[seven, seven, common::key("a")], &[10, 10, 10]);
+    w.batch(0, &[seven, seven, crate::common::key("a")], &[10, 10, 10]);
     w.grew(0);
     assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
     assert_eq!(w.fetch("B", 10), [(2, 2, 1)]);

@@ -1,8 +1,6 @@
 //! What a holder that acknowledges with delivery numbers is told of records that were taken from it.
 
-mod common;
-
-use common::{ACCEPT, RELEASE, Want, World, range, want};
+use crate::common::{ACCEPT, RELEASE, Want, World, range, want};
 use coordinator::command::{AckRange, KeyShareTerms};
 use coordinator::reply::RecalledRange;
 use records::ids::Offset;

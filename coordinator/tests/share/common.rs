@@ -14,8 +14,8 @@ use coordinator::command::{
     ShareFetchPart, Ticket,
 };
 use coordinator::io::{
-    BuildError, Completion, EventsAppended, IoError, LogFacts, Scanned, ScannedBatch, ScannedKind,
-    ScannedRecord, ShareState, ShareStateId, Slice, Submission,
+    BuildError, Completion, EventsAppended, FoundRecord, IoError, LogFacts, Scanned, ScannedBatch,
+    ScannedKind, ScannedRecord, ShareState, ShareStateId, Slice, Submission,
 };
 use coordinator::outbox::{LogTable, Outbox};
 use coordinator::reply::{Effect, Output, Reply, ShareAcknowledged, ShareFetched};
@@ -107,7 +107,9 @@ pub fn group() -> Arc<str> {
 /// The key that stands for a letter: `-` is none.
 pub fn key(name: &str) -> Option<KeyHash> {
     (name != "-").then(|| {
-        KeyHash(name.bytes().fold(name.len() as u64 + 1, |hash, byte| hash * 1_000_003 + u64::from(byte)))
+        KeyHash(name.bytes().fold(name.len() as u64 + 1, |hash, byte| {
+            hash.wrapping_mul(1_000_003).wrapping_add(u64::from(byte))
+        }))
     })
 }
 
@@ -530,6 +532,7 @@ impl World {
     /// Runs rounds until nothing moves.
     pub fn settle(&mut self) {
         loop {
+            self.machine.tick(self.now, &self.table, &mut self.out);
             self.machine.finish_round(self.now, &self.table, &mut self.out);
             let mut written = Vec::new();
             for output in self.out.drain() {
@@ -600,6 +603,9 @@ impl World {
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot }))
             }
             Submission::WriteSnapshot { op, state, snapshot } => {
+                if self.disk_full {
+                    return Completion::EventsAppended(op, Err(IoError::Storage));
+                }
                 self.snapshots += 1;
                 let stored = self.stored.entry((group(), state.partition)).or_default();
                 stored.snapshot = Some(snapshot);
@@ -618,7 +624,14 @@ impl World {
             Submission::FindOffset { op, partition, query } => {
                 let OffsetQuery::At(at) = query else { panic!("unexpected query {query:?}") };
                 let found = self.logs[&partition].batches.iter().find(|batch| batch.time_ms >= at);
-                Completion::OffsetFound(op, Ok(found.map(|batch| (Offset(batch.base), batch.time_ms))))
+                Completion::OffsetFound(
+                    op,
+                    Ok(found.map(|batch| FoundRecord {
+                        offset: Offset(batch.base),
+                        timestamp: batch.time_ms,
+                        leader_epoch: 0,
+                    })),
+                )
             }
             Submission::Sync { op, .. } => {
                 self.syncs += 1;

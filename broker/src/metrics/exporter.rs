@@ -1,0 +1,83 @@
+//! `GET /metrics` for Prometheus: the one path of a small HTTP/1.1 server, one request a connection.
+
+use std::io;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::{REQUEST_SECONDS, SECONDS_BUCKETS, describe};
+
+/// Longest request head.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Time for one request and its answer.
+const EXCHANGE_MAX: Duration = Duration::from_secs(5);
+/// Pause after an accept that failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often old samples are put together.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Why metrics cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ExporterError {
+    /// The process has a recorder already.
+    #[error("metrics are recorded elsewhere in this process")]
+    Taken,
+}
+
+/// Records from now on, and answers at the listener until `stopping` says so.
+///
+/// # Errors
+/// Where this process records metrics already.
+pub fn serve(listener: TcpListener, stopping: watch::Receiver<bool>) -> Result<(), ExporterError> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full(REQUEST_SECONDS.to_owned()), &SECONDS_BUCKETS)
+        .and_then(PrometheusBuilder::install_recorder)
+        .map_err(|_| ExporterError::Taken)?;
+    describe();
+    tokio::spawn(run(listener, handle, stopping));
+    Ok(())
+}
+
+async fn run(listener: TcpListener, handle: PrometheusHandle, mut stopping: watch::Receiver<bool>) {
+    let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
+    loop {
+        let accepted = tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+            _ = upkeep.tick() => {
+                handle.run_upkeep();
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            // One at a time: a reader that stalls costs the others at most EXCHANGE_MAX.
+            Ok((stream, _)) => {
+                let _ = timeout(EXCHANGE_MAX, exchange(stream, &handle)).await;
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn exchange(mut stream: TcpStream, handle: &PrometheusHandle) -> io::Result<()> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() >= HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    let (status, body) = match head.strip_prefix(b"GET /metrics") {
+        Some([b' ' | b'?', ..]) => ("200 OK", handle.render()),
+        _ => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
+    };
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
+}

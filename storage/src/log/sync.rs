@@ -1,0 +1,97 @@
+//! What of a log is not durable yet, and the end of all writing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use records::ids::Offset;
+
+use super::PartitionLog;
+use crate::disk::DiskFile;
+use crate::error::{IoContext, StorageError};
+use crate::options::SYNC_FILES_MAX;
+
+/// What a sync must reach, besides the active segment's log file.
+#[derive(Debug, Default)]
+pub(crate) struct Dirty {
+    pub(crate) log: bool,
+    pub(crate) files: Vec<Arc<dyn DiskFile>>,
+    pub(crate) directories: BTreeSet<String>,
+}
+
+impl Dirty {
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.log && self.files.is_empty() && self.directories.is_empty()
+    }
+}
+
+impl PartitionLog {
+    /// Takes what a sync must reach; the log counts as clean until the next write. `None` when there is nothing.
+    pub(crate) fn take_dirty(&mut self) -> Result<Option<(Offset, Dirty)>, StorageError> {
+        if self.poisoned {
+            return Err(StorageError::Poisoned);
+        }
+        if self.dirty.is_clean() {
+            return Ok(None);
+        }
+        if self.dirty.log
+            && let Some(active) = self.segments.last_mut()
+        {
+            let file = active.log_file().doing("open", &self.directory)?;
+            self.dirty.files.push(Arc::clone(file));
+        }
+        Ok(Some((self.end, std::mem::take(&mut self.dirty))))
+    }
+
+    /// A sync that began when the log ended at `end` has come back.
+    pub(crate) fn synced(&mut self, end: Offset) -> Offset {
+        self.synced = self.synced.max(end);
+        self.synced
+    }
+
+    /// A sync failed: what it should have reached may be lost, and no later sync would tell.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    /// Where nobody asks for a sync for long, the files of many rolled segments would stay open for it.
+    pub(super) fn bound_dirty(&mut self) -> Result<(), StorageError> {
+        if self.dirty.files.len() > SYNC_FILES_MAX
+            && let Err(error) = self.dirty.files.drain(..).try_for_each(|file| file.sync_data())
+        {
+            tracing::error!(log = self.directory, %error, "sync failed, log is closed for writing");
+            self.poisoned = true;
+            return Err(StorageError::Poisoned);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn dirty(&mut self) -> &mut Dirty {
+        &mut self.dirty
+    }
+
+    /// Notes the epochs on disk, so that the recovery point may pass them.
+    pub(crate) fn write_epochs(&mut self) -> Result<(), StorageError> {
+        if self.present {
+            self.epochs.write(&*self.disk, &self.directory)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all writing: seals, snapshots, writes epochs. The files that must be synced then.
+    pub(crate) fn finish(&mut self) -> Result<Dirty, StorageError> {
+        if self.changed
+            && let Some(active) = self.segments.last_mut()
+        {
+            active.seal().doing("seal", &self.directory)?;
+            let files = active.index_files().doing("write the indexes of", &self.directory)?;
+            self.dirty.files.extend(files);
+            self.write_snapshot();
+        }
+        self.write_epochs()?;
+        Ok(self.take_dirty()?.map(|(_, dirty)| dirty).unwrap_or_default())
+    }
+}
