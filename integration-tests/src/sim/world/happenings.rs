@@ -9,7 +9,7 @@ use coordinator::reply::Reply;
 use coordinator::shard::Input;
 use coordinator::time::Micros;
 use records::ids::{Offset, PartitionId};
-use storage::{Logs, StorageError};
+use storage::{Disk, Logs, StorageError};
 
 use super::{Client, End, World, address};
 use crate::sim::clients::{Socket, Wish};
@@ -201,9 +201,11 @@ impl World {
             End::Clean => drop(node.logs.close()),
             End::Kill | End::PowerCut => drop(node),
         }
+        self.note_files();
         if end == End::PowerCut {
             self.disk.crash();
         }
+        self.note_files();
         self.dirty_end = end;
         self.life += 1;
         for connection in self.net.broker_dies() {
@@ -217,6 +219,14 @@ impl World {
         // The disk is given room before a start: without any the broker rightly refuses.
         self.disk.set_capacity(u64::MAX);
         self.clock.after(down, Event::Start);
+    }
+
+    fn note_files(&mut self) {
+        for index in 0..self.plan.partitions {
+            let entries = self.disk.list(&format!("t-{index}")).unwrap_or_default();
+            let files: Vec<_> = entries.iter().map(|entry| format!("{} {}", entry.name, entry.len)).collect();
+            self.trace.note(self.clock.mono(), format_args!("files of {index}: {files:?}"));
+        }
     }
 
     pub(super) fn perhaps_kill_behind_reply(&mut self) {
