@@ -87,6 +87,8 @@ pub struct World {
     pub slow_disk: bool,
     /// Appends of events fail.
     pub disk_full: bool,
+    /// Stored share state cannot be read.
+    pub unreadable: bool,
     pub scans: usize,
     pub syncs: usize,
     pub snapshots: usize,
@@ -186,6 +188,7 @@ impl World {
             written_at_once: true,
             slow_disk: false,
             disk_full: false,
+            unreadable: false,
             scans: 0,
             syncs: 0,
             snapshots: 0,
@@ -580,6 +583,9 @@ impl World {
 
     fn execute(&mut self, submission: Submission) -> Completion<Data> {
         match submission {
+            Submission::OpenShareState { op, .. } if self.unreadable => {
+                Completion::ShareStateOpened(op, Err(IoError::Storage))
+            }
             Submission::OpenShareState { op, group, partition } => {
                 let existed = self.stored.contains_key(&(group.clone(), partition));
                 let stored = self.stored.entry((group, partition)).or_default();
