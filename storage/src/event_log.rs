@@ -19,6 +19,7 @@ use bytes::{Buf, BufMut, Bytes};
 
 use crate::disk::{Disk, DiskFile, is_full, join};
 use crate::error::{IoContext, StorageError};
+use crate::log::write_again;
 use crate::options::EVENT_FRAME_BYTES_MAX;
 
 const MAGIC: u32 = 0x534c_4556;
@@ -86,11 +87,13 @@ struct Content {
 }
 
 impl EventLog {
-    /// Opens the newest whole generation, or nothing when there is none.
+    /// Opens the newest whole generation, or nothing when there is none. After a failed sync (`rewrite`) what it holds
+    /// is written once more.
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         directory: &str,
         name: u64,
+        rewrite: bool,
     ) -> Result<(Self, Replay), StorageError> {
         let mut log = Self {
             disk: Arc::clone(disk),
@@ -119,6 +122,9 @@ impl EventLog {
             if content.valid_len < file_len {
                 tracing::warn!(path, lost = file_len - content.valid_len, "torn tail of an event log is cut");
                 file.set_len(content.valid_len).doing("cut", &path)?;
+            }
+            if rewrite {
+                write_again(&*file, content.valid_len).doing("write again", &path)?;
             }
             log.generation = generation;
             log.file = Some(file);

@@ -42,6 +42,8 @@ pub struct Logs {
     pub(crate) cache: BatchCache,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
+    /// A log start moved, and its file could not be written yet.
+    log_starts_unwritten: bool,
     ends: OffsetCheckpoint,
     cleaned: OffsetCheckpoint,
 }
@@ -64,6 +66,7 @@ impl Logs {
         let logs = Self {
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
+            log_starts_unwritten: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             cache: BatchCache::new(options.batch_cache_bytes),
@@ -125,6 +128,7 @@ impl Logs {
             cleaned: self.cleaned.get(&name).copied(),
             end: self.ends.get(&name).copied(),
             leader_epoch: self.boot.leader_epoch,
+            rewrite: self.data_dir.had_failed_sync(),
         };
         let log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
         let facts = log.facts();
@@ -233,7 +237,7 @@ impl Logs {
         let log = self.log_mut(id)?;
         let before = log.facts().log_start;
         let start = log.move_start(to)?;
-        if start > before {
+        if start > before || self.log_starts_unwritten {
             self.write_log_starts()?;
             self.log_mut(id)?.remove_segments_below_start()?;
         }
@@ -253,7 +257,7 @@ impl Logs {
                 Err(error) => tracing::error!(log = open.log.directory(), %error, "retention failed"),
             }
         }
-        if !moved.is_empty() {
+        if !moved.is_empty() || self.log_starts_unwritten {
             self.write_log_starts()?;
             for id in &moved {
                 self.log_mut(*id)?.remove_segments_below_start()?;
@@ -282,6 +286,7 @@ impl Logs {
         if let Err(error) = result.result {
             tracing::error!(log = open.log.directory(), %error, "sync failed, log is closed for writing");
             open.log.poison();
+            self.data_dir.note_failed_sync();
             return Err(StorageError::Poisoned);
         }
         for (name, generation) in result.events {
@@ -316,7 +321,12 @@ impl Logs {
                 changed |= self.log_starts.insert(open.name.clone(), start) != Some(start);
             }
         }
-        if changed { self.store_log_starts() } else { Ok(()) }
+        self.log_starts_unwritten |= changed;
+        if self.log_starts_unwritten {
+            self.store_log_starts()?;
+            self.log_starts_unwritten = false;
+        }
+        Ok(())
     }
 
     fn store_log_starts(&self) -> Result<(), StorageError> {
