@@ -121,7 +121,7 @@ impl ShareBench {
         });
         match self.command(command) {
             Reply::ShareAcknowledged(Ok(done)) => {
-                assert!(done.parts.iter().all(|(_, error, _)| error.is_none()), "{done:?}");
+                assert!(done.parts.iter().all(|part| part.error.is_none()), "{done:?}");
             }
             other => panic!("a share acknowledgement is answered by {other:?}"),
         }
