@@ -94,11 +94,15 @@ async fn w11_ids_can_be_asked_from_version_12_on() {
     let mut answer = client.call_raw(3, 10, &body).await;
     answer.i32();
     answer.array(|broker| {
-        (broker.i32(), broker.string(), broker.i32(), broker.string());
+        broker.i32();
+        broker.string();
+        broker.i32();
+        broker.string();
         broker.tags();
     });
-    (answer.string(), answer.i32());
-    let codes = answer.array(|topic| topic.i16());
+    answer.string();
+    answer.i32();
+    let codes = answer.array(client::Answer::i16);
     assert_eq!(codes, [INVALID_REQUEST]);
     server.answers().await;
 }
