@@ -94,6 +94,28 @@ async fn b07_slow_writers_are_closed_and_disturb_nobody() {
 }
 
 #[tokio::test]
+async fn b07_lengths_that_are_never_filled_take_no_memory_from_others() {
+    let server = Server::with(&[("queued.max.request.bytes", "110000000")]).await;
+    let free = server.running.broker().admission.free();
+    let mut stalled = Vec::new();
+    for _ in 0..20 {
+        let mut raw = server.connect().await;
+        // Metadata v1, 90 MB long by its own word, and nothing behind its header.
+        raw.send(&hex("055d4a80 0003 0001 00000001 0001 61")).await;
+        stalled.push(raw);
+    }
+    let mut good = server.connect().await;
+    for correlation in 0..20 {
+        let watch = Stopwatch::start();
+        good.send(&request(3, 1, correlation, &hex("ffffffff"))).await;
+        good.frame().await;
+        assert!(watch.elapsed() < Duration::from_secs(1), "waited for memory that nobody uses");
+    }
+    let taken = free - server.running.broker().admission.free();
+    assert!(taken < 1 << 20, "{taken} bytes are reserved for bytes that never came");
+}
+
+#[tokio::test]
 async fn b09_connections_come_and_go_and_wait_for_their_turn() {
     let server = Server::with(&[("max.connections", "5")]).await;
     for _ in 0..500 {

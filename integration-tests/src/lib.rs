@@ -1,5 +1,6 @@
 //! Tests of the whole: layers and house rules, the wire, foreign clients, the simulation.
 
+pub mod api_client;
 pub mod broker_process;
 pub mod event_log;
 pub mod foreign;

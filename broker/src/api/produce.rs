@@ -149,7 +149,7 @@ fn merged(request: ProduceRequest) -> Vec<(TopicRef, Vec<ProducePartition>)> {
     let mut partition_places = HashMap::new();
     for topic in request.topics {
         let place = *topic_places.entry(topic.topic.clone()).or_insert_with(|| {
-            topics.push((topic.topic, Vec::new()));
+            topics.push((detached(&topic.topic), Vec::new()));
             topics.len() - 1
         });
         let partitions = &mut topics[place].1;
@@ -164,6 +164,14 @@ fn merged(request: ProduceRequest) -> Vec<(TopicRef, Vec<ProducePartition>)> {
         }
     }
     topics
+}
+
+/// The same, holding on to nothing of the frame: the log stamps a batch in place where it has the frame for itself.
+fn detached(topic: &TopicRef) -> TopicRef {
+    match topic {
+        TopicRef::Name(name) => TopicRef::Name(StrBytes::from(name.as_str())),
+        TopicRef::Id(id) => TopicRef::Id(*id),
+    }
 }
 
 /// Finds the partition and checks its batch; the batch comes back with the max timestamp that its records have.

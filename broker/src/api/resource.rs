@@ -68,7 +68,7 @@ pub(super) fn broker(cx: &RequestContext, name: &str) -> Result<BrokerName, Refu
 pub(super) fn not_served(kind: ResourceType) -> Refusal {
     Refusal::invalid(match kind {
         ResourceType::BrokerLogger => {
-            "loggers cannot be described or changed here: set RUST_LOG at the start"
+            "loggers cannot be described or changed here: set SLUICE_LOG at the start"
         }
         ResourceType::ClientMetrics => "metrics of clients are not served here: read them at the clients",
         ResourceType::Topic | ResourceType::Broker | ResourceType::Group => "this resource is not served",

@@ -3,7 +3,7 @@
 //! Members, epochs and assignments of share groups. Unknown groups, and groups of another kind, are GROUP_ID_NOT_FOUND.
 
 use coordinator::command::Command;
-use coordinator::group::{DescribedShareMember, GroupCommand, GroupReply};
+use coordinator::group::{DescribedShareMember, GroupCommand, GroupError, GroupReply};
 use protocol::StrBytes;
 use protocol::messages::to_uuid;
 use protocol::wire::share_group_describe_response::{DescribedGroup, Member, TopicPartitions};
@@ -47,7 +47,10 @@ pub async fn handle(
             }
             Err(error) => {
                 group.error_code = error_map::group(&error).code();
-                group.error_message = words(&error);
+                group.error_message = match error {
+                    GroupError::GroupNotFound => Some(wire("there is no share group with this id")),
+                    error => words(&error),
+                };
             }
         }
         answer.groups.push(group);

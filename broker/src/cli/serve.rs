@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,6 +56,7 @@ impl Serve {
         for name in config.without_effect() {
             tracing::warn!("setting {name} has no effect here");
         }
+        raise_file_limit();
         let served = runtime().map_err(StartError::Thread).and_then(|runtime| {
             let served = runtime.block_on(serve(config));
             runtime.shutdown_background();
@@ -67,6 +69,16 @@ impl Serve {
                 Exit::Runtime
             }
         }
+    }
+}
+
+/// Connections and log files need many descriptors, and the soft limit is often 1,024: takes what may be had.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
+        tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
     }
 }
 

@@ -80,17 +80,16 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Takes all that is there, after waiting for something at most so long.
-    pub(crate) fn take(&self, wait_max: Duration) -> VecDeque<Mail> {
+    /// Takes all that is there into `taken`, which must be empty, after waiting for something at most so long.
+    pub(crate) fn take(&self, taken: &mut VecDeque<Mail>, wait_max: Duration) {
         let mut state = self.state.lock();
         if state.queue.is_empty() && !state.closed && !wait_max.is_zero() {
             self.filled.wait_for(&mut state, wait_max);
         }
-        let taken = std::mem::take(&mut state.queue);
+        std::mem::swap(&mut state.queue, taken);
         drop(state);
         let commands = taken.iter().filter(|mail| matches!(mail, Mail::Command { .. })).count();
         self.room.add_permits(commands);
-        taken
     }
 
     /// Refuses everything from now on.

@@ -4,6 +4,7 @@
 //! the housekeeping. Invariant: the mail is closed when the thread ends, however it ends, so that nobody waits for a
 //! thread that is gone.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -138,6 +139,8 @@ struct Worker {
     flushes: Flushes,
     syncs: Pool,
     reads: Pool,
+    /// Empty between calls, its memory is used again.
+    taken: VecDeque<Mail>,
     /// For the next round.
     inputs: Vec<Input<Data>>,
     retention_every: Micros,
@@ -160,6 +163,7 @@ impl Worker {
             flushes: Flushes::default(),
             syncs: Pool::new("sync", SYNC_THREADS_MAX),
             reads: Pool::new("read", READ_THREADS_MAX),
+            taken: VecDeque::new(),
             inputs: parts.facts.into_iter().map(Input::Fact).collect(),
             retention_every: parts.retention_every,
             retention_at: now + parts.retention_every,
@@ -196,7 +200,9 @@ impl Worker {
         let is_done = self.stopping.is_some() && self.flushes.is_idle();
         let wait = if self.inputs.is_empty() && !is_done { self.wait() } else { Duration::ZERO };
         let mut has_gone = false;
-        for mail in self.mailbox.take(wait) {
+        let mut taken = std::mem::take(&mut self.taken);
+        self.mailbox.take(&mut taken, wait);
+        for mail in taken.drain(..) {
             match mail {
                 Mail::Command { ticket, command, reply } => {
                     self.replies.expect(ticket, reply);
@@ -215,6 +221,7 @@ impl Worker {
                 Mail::Control(control) => self.control(control),
             }
         }
+        self.taken = taken;
         if has_gone {
             self.replies.forget_gone();
         }

@@ -197,7 +197,7 @@ impl Reader<'_> {
         }
         metrics::request(key, frame_bytes);
         let begun = self.broker.clock.mono();
-        self.name_client(client_id.as_ref());
+        self.name_client(client_id);
         let parking = Arc::new(Parking::default());
         let cx = RequestContext { api_version: version, parking: Arc::clone(&parking), ..self.cx.clone() };
         let served = {
@@ -262,8 +262,10 @@ impl Reader<'_> {
         let _ = self.slots.send(slot).await;
     }
 
-    fn name_client(&mut self, client_id: Option<&StrBytes>) {
-        let name = client_id.map_or("", StrBytes::as_str);
+    /// Takes the name by value: it is a slice of the frame, which has to be let go of.
+    #[expect(clippy::needless_pass_by_value, reason = "see above")]
+    fn name_client(&mut self, client_id: Option<StrBytes>) {
+        let name = client_id.as_ref().map_or("", StrBytes::as_str);
         if *self.cx.client_id != *name {
             self.cx.client_id = Arc::from(name);
         }

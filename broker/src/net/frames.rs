@@ -17,6 +17,10 @@ use crate::context::CloseConnection;
 /// bytes that came, not the length that was claimed.
 const READ_BYTES: usize = 8 << 10;
 
+/// How long a request may wait for memory. Frames that are half read hold some and want more: if all wait for each
+/// other, this ends it.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(30);
+
 /// One request as it came, and the memory that it and its decoded form may take.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -48,10 +52,20 @@ impl From<io::Error> for ReadEnd {
 #[derive(Debug)]
 pub(super) struct FrameReader {
     buffer: BytesMut,
-    /// Length and reserved memory of the frame that is being read.
-    current: Option<(usize, Reserved)>,
+    /// The frame that is being read.
+    current: Option<Current>,
     frame_bytes_max: usize,
     idle_max: Duration,
+}
+
+/// A frame whose length is known.
+#[derive(Debug)]
+struct Current {
+    /// Bytes behind the length.
+    length: usize,
+    /// What it may take beyond itself when it is decoded.
+    decoded_bytes: u64,
+    reserved: Reserved,
 }
 
 impl FrameReader {
@@ -64,18 +78,32 @@ impl FrameReader {
         loop {
             if self.current.is_none()
                 && let Some(length) = self.length()?
-                && let Some(bytes) = self.memory(length)?
+                && let Some(decoded_bytes) = self.decoded_bytes(length)?
             {
-                self.current = Some((length, admission.reserve(bytes).await));
+                self.current = Some(Current { length, decoded_bytes, reserved: admission.nothing() });
             }
-            match &self.current {
-                Some((length, _)) if self.buffer.len() >= PREFIX_BYTES + length => {
-                    let (length, reserved) = self.current.take().expect("matched just now");
-                    self.buffer.advance(PREFIX_BYTES);
-                    return Ok(Frame { bytes: self.buffer.split_to(length).freeze(), reserved });
-                }
-                _ => self.read(stream).await?,
+            let room = self.room();
+            if let Some(current) = &mut self.current {
+                let whole = PREFIX_BYTES + current.length;
+                let memory = async {
+                    admission
+                        .grow_frame(&mut current.reserved, whole.min(self.buffer.len() + room) as u64)
+                        .await;
+                    if self.buffer.len() >= whole {
+                        admission.grow_decoded(&mut current.reserved, current.decoded_bytes).await;
+                    }
+                };
+                timeout(MEMORY_WAIT_MAX, memory).await.map_err(|_| {
+                    CloseConnection::because("no memory for its request: raise queued.max.request.bytes")
+                })?;
             }
+            if let Some(Current { length, reserved, .. }) =
+                self.current.take_if(|current| self.buffer.len() >= PREFIX_BYTES + current.length)
+            {
+                self.buffer.advance(PREFIX_BYTES);
+                return Ok(Frame { bytes: self.buffer.split_to(length).freeze(), reserved });
+            }
+            self.read(stream, room).await?;
         }
     }
 
@@ -89,8 +117,8 @@ impl FrameReader {
         })
     }
 
-    /// What to reserve for a frame, once enough of it came to tell.
-    fn memory(&self, length: usize) -> Result<Option<u64>, ReadEnd> {
+    /// What may be decoded out of a frame, once enough of it came to tell.
+    fn decoded_bytes(&self, length: usize) -> Result<Option<u64>, ReadEnd> {
         let head = &self.buffer[PREFIX_BYTES..];
         if head.len() < PREAMBLE_BYTES.min(length) {
             return Ok(None);
@@ -99,22 +127,26 @@ impl FrameReader {
             .map_err(|error| CloseConnection::because(format!("malformed header: {error}")))?;
         // What is not served is refused by dispatch once it was read, without being decoded.
         let decoded = ApiKey::from_code(preamble.api_key).map_or(0, |key| decoded_bytes_max(key, length));
-        Ok(Some((length + decoded) as u64))
+        Ok(Some(decoded as u64))
     }
 
-    async fn read(&mut self, stream: &TcpStream) -> Result<(), ReadEnd> {
+    /// How much may be read next: of a long frame as much as came already, so that memory follows the sender.
+    fn room(&self) -> usize {
         let have = self.buffer.len();
-        if have == 0 {
+        match &self.current {
+            Some(current) if PREFIX_BYTES + current.length > READ_BYTES => {
+                (PREFIX_BYTES + current.length).saturating_sub(have).min(have.max(READ_BYTES))
+            }
+            _ => READ_BYTES,
+        }
+    }
+
+    async fn read(&mut self, stream: &TcpStream, room: usize) -> Result<(), ReadEnd> {
+        if self.buffer.is_empty() {
             // An idle connection holds no buffer.
             self.buffer = BytesMut::new();
         }
         timeout(self.idle_max, stream.readable()).await.map_err(|_| ReadEnd::Idle)??;
-        let room = match &self.current {
-            Some((length, _)) if PREFIX_BYTES + length > READ_BYTES => {
-                (PREFIX_BYTES + length - have).min(have.max(READ_BYTES))
-            }
-            _ => READ_BYTES,
-        };
         self.buffer.reserve(room);
         match stream.try_read_buf(&mut (&mut self.buffer).limit(room)) {
             Ok(0) => Err(ReadEnd::Gone),

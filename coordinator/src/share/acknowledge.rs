@@ -63,8 +63,11 @@ impl SharePartition {
         terms: Terms,
     ) -> Acknowledged {
         let faults: Vec<bool> = faults(ranges, terms);
-        if !terms.numbered && (faults.contains(&true) || self.reaches_past_acquired(ranges)) {
+        if !terms.numbered && faults.contains(&true) {
             return Acknowledged::failed(ShareError::InvalidRequest, ranges.len());
+        }
+        if let Some(error) = self.past_acquired(ranges).filter(|_| !terms.numbered) {
+            return Acknowledged::failed(error, ranges.len());
         }
         if !self.config.renew && ranges.iter().any(|range| range.types.contains(&RENEW)) && !terms.numbered {
             return Acknowledged::failed(ShareError::InvalidRecordState, ranges.len());
@@ -75,7 +78,7 @@ impl SharePartition {
         let mut outcome = Acknowledged::default();
         let mut renewed = BTreeMap::new();
         for (range, fault) in ranges.iter().zip(faults) {
-            let result = if fault || range.last >= self.window.acquired_end() {
+            let result = if fault || self.is_past_acquired(range) {
                 Err(ShareError::InvalidRequest)
             } else {
                 self.acknowledge_range(now, member, range, terms, &mut renewed, &mut outcome)
@@ -89,9 +92,19 @@ impl SharePartition {
         outcome
     }
 
-    /// Kafka's code for an offset past everything that was ever acquired is another one than for one not held.
-    fn reaches_past_acquired(&self, ranges: &[AckRange]) -> bool {
-        ranges.iter().any(|range| range.last >= self.window.acquired_end())
+    /// Kafka's code for an offset past everything that was acquired is another one than for one not held, unless
+    /// nothing is acquired and unsettled at all (`SharePartition.fetchSubMapForAcknowledgementBatch`).
+    fn past_acquired(&self, ranges: &[AckRange]) -> Option<ShareError> {
+        let code = match self.window.acquired_end() > self.window.start() {
+            true => ShareError::InvalidRequest,
+            false => ShareError::InvalidRecordState,
+        };
+        ranges.iter().any(|range| self.is_past_acquired(range)).then_some(code)
+    }
+
+    /// What lies below the start offset is not past anything: deleted records may lie beyond what was acquired.
+    fn is_past_acquired(&self, range: &AckRange) -> bool {
+        range.last >= self.window.acquired_end().max(self.window.start())
     }
 
     /// Whether the member holds every offset of every range that is not below the start offset.

@@ -43,6 +43,24 @@ impl SharePartition {
         }
     }
 
+    /// Records of a delivery that were recalled before its answer went out are left out of it: nobody has seen them.
+    /// Says whether there were any.
+    pub(crate) fn withdraw_recalled(&mut self, delivery: u64, offsets: &[i64], now: Now) -> bool {
+        let mut any = false;
+        for &offset in offsets {
+            let recalled = self.window.get(offset).is_some_and(|slot| {
+                slot.state == RecordState::Recalled
+                    && self.holders.lock(slot.lock).is_some_and(|lock| lock.delivery == delivery)
+            });
+            if recalled {
+                self.give_back(offset, false, None, now);
+                self.note(Change::Returned { counted: false, wait: None }, offset);
+                any = true;
+            }
+        }
+        any
+    }
+
     /// A member gives back everything: its session has ended, or it is gone.
     ///
     /// What it had in hands counts as failed; what was recalled from it, what it was never sent, and what a restart

@@ -405,6 +405,20 @@ fn s26_acknowledgement_first_then_the_fetch() {
 }
 
 #[test]
+fn s06_nothing_is_acquired_at_all() {
+    for mut w in both() {
+        assert_eq!(w.fetch("A", 10), []);
+        assert_eq!(w.ack("A", 0, 0, ACCEPT), INVALID, "of an empty log");
+        batches(&mut w, 1, 4);
+        assert_eq!(w.fetch("A", 10), [(0, 3, 1)]);
+        assert_eq!(w.ack("A", 0, 4, ACCEPT), Some(ShareError::InvalidRequest), "past what is acquired");
+        assert_eq!(w.ack("A", 0, 3, ACCEPT), None);
+        assert_eq!(w.ack("A", 4, 4, ACCEPT), INVALID, "all is settled");
+        assert_eq!(w.ack("A", 0, 3, ACCEPT), None, "below the start offset there is no error");
+    }
+}
+
+#[test]
 fn s27_renew_on_a_fetch() {
     for mut w in both() {
         w.config.lock_ms = 15_000;

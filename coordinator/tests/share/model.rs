@@ -30,7 +30,6 @@ enum Step {
         member: usize,
         max: i32,
         bytes: i32,
-        key_share: bool,
     },
     Ack {
         member: usize,
@@ -97,7 +96,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(keyed: bool, inflight: u32, snapshot_after: u64) -> Self {
+    fn new(keyed: bool, inflight: u32, numbered: [bool; 3], snapshot_after: u64) -> Self {
         let mut config = if keyed { key_config() } else { none_config() };
         config.key_inflight_max = inflight;
         config.delivery_count_max = LIMIT;
@@ -111,7 +110,7 @@ impl Run {
             records: BTreeMap::new(),
             keyed,
             inflight: inflight as usize,
-            numbered: [false; 3],
+            numbered,
             works: BTreeMap::new(),
             lost_idle: [false; 3],
             trace: Vec::new(),
@@ -126,7 +125,7 @@ impl Run {
                 self.world.append(0, ScannedKind::Control, 1);
                 self.world.grew(0);
             }
-            Step::Fetch { member, max, bytes, key_share } => self.fetch(member, max, bytes, key_share),
+            Step::Fetch { member, max, bytes } => self.fetch(member, max, bytes),
             Step::Ack { member, pick, kind } => {
                 let held = self.held_by(member);
                 if let Some(&offset) = held.get(pick % held.len().max(1)) {
@@ -239,11 +238,8 @@ impl Run {
         self.records.iter().filter(|(_, record)| held(record)).map(|(&offset, _)| offset).collect()
     }
 
-    fn fetch(&mut self, member: usize, max: i32, bytes: i32, key_share: bool) {
+    fn fetch(&mut self, member: usize, max: i32, bytes: i32) {
         let name = MEMBERS[member];
-        if self.world.epoch(name) == 0 {
-            self.numbered[member] = key_share;
-        }
         self.heard(member);
         let numbered = self.numbered[member];
         let terms = KeyShareTerms { keys_max: 0, records_per_key_max: 3, stops_at_disconnect: false };
@@ -287,18 +283,8 @@ impl Run {
                 }
                 let holder = now_held.get(&other);
                 // O1: nobody else may still work on the key, and nobody else holds records of it, recalled or not.
-                // (With delivery numbers what lies behind a record that came back comes back with it.)
                 let now = self.world.now.mono;
                 let works = self.works.get(&other).filter(|work| work.member != member && work.until > now);
-                let moved = |work: &Work| {
-                    let before = self.records.range(..=offset).filter(|(_, record)| record.key == state.key);
-                    work.numbered
-                        && before.rev().any(|(before, _)| {
-                            *before < other
-                                && now_held.get(before).is_some_and(|holder| holder.0 != work.member)
-                        })
-                };
-                let works = works.filter(|work| !moved(work));
                 assert!(
                     works.is_none(),
                     "O1: {works:?} may still work on {other}, {offset} goes to {member}"
@@ -322,19 +308,28 @@ impl Run {
             let max = if self.numbered[member] { 3 } else { self.inflight };
             assert!(in_flight <= max, "O2: {in_flight} of a key in flight");
         }
-        if let Some(old) = self.works.remove(&offset) {
-            let records = &self.records;
-            self.works.retain(|other, work| {
-                let behind = *other > offset && records[other].key == records[&offset].key;
-                !(behind && work.numbered && work.member == old.member)
-            });
-        }
         let record = self.records.get_mut(&offset).unwrap();
         assert!(count - 1 == record.failed || count == record.failed + 2, "{count} after {}", record.failed);
         record.state = State::Held { member };
         record.failed = count - 1;
-        let until = self.world.now.mono + Micros::from_ms(15_000);
+        let key = record.key;
+        let until = self.lock_end(member, offset, key);
         self.works.insert(offset, Work { member, until, numbered: self.numbered[member] });
+    }
+
+    /// When a lock that begins now ends; with delivery numbers what lies behind a record that comes back comes back
+    /// with it, so no later than what the member has of the key before.
+    fn lock_end(&self, member: usize, offset: i64, key: usize) -> Mono {
+        let whole = self.world.now.mono + Micros::from_ms(15_000);
+        if !self.numbered[member] {
+            return whole;
+        }
+        let before = self.records.range(..offset).filter(|(_, record)| record.key == key);
+        let held = before
+            .filter(|(_, record)| matches!(record.state, State::Held { member: holder } if holder == member));
+        held.map(|(earlier, _)| self.works.get(earlier).map_or(Mono(0), |work| work.until))
+            .min()
+            .map_or(whole, |end| end.min(whole))
     }
 
     fn who_holds(&self) -> BTreeMap<i64, (usize, bool)> {
@@ -381,8 +376,9 @@ impl Run {
                 continue;
             }
             if kind == RENEW {
+                let until = self.lock_end(member, offset, key);
                 if let Some(work) = self.works.get_mut(&offset) {
-                    work.until = self.world.now.mono + Micros::from_ms(15_000);
+                    work.until = until;
                 }
                 continue;
             }
@@ -462,7 +458,7 @@ impl Run {
         self.numbered = [false; 3];
         let mut idle = 0;
         while idle < 3 {
-            self.fetch(0, 50, i32::MAX, false);
+            self.fetch(0, 50, i32::MAX);
             let held: BTreeSet<i64> = self.who_holds().into_keys().collect();
             idle = if held.is_empty() { idle + 1 } else { 0 };
             for offset in held {
@@ -490,8 +486,8 @@ fn step() -> impl Strategy<Value = Step> {
     let kind = prop::sample::select(vec![ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW, GAP]);
     prop_oneof![
         4 => prop::collection::vec(0..KEYS.len(), 1..6).prop_map(Step::Produce),
-        8 => (member.clone(), 1..8_i32, prop::sample::select(vec![150, 350, 1 << 20]), any::<bool>())
-            .prop_map(|(member, max, bytes, key_share)| Step::Fetch { member, max, bytes, key_share }),
+        8 => (member.clone(), 1..8_i32, prop::sample::select(vec![150, 350, 1 << 20]))
+            .prop_map(|(member, max, bytes)| Step::Fetch { member, max, bytes }),
         8 => (member.clone(), 0..8_usize, kind.clone()).prop_map(|(member, pick, kind)| Step::Ack { member, pick, kind }),
         2 => (member.clone(), kind).prop_map(|(member, kind)| Step::AckAll { member, kind }),
         3 => prop::sample::select(vec![1, 50, 1_000, 4_000, 7_500, 15_000]).prop_map(Step::Pass),
@@ -515,13 +511,14 @@ proptest! {
     fn o1_to_o5_hold_over_any_schedule(
         keyed in prop::sample::select(vec![true, true, true, false]),
         inflight in prop::sample::select(vec![1_u32, 1, 2, 5]),
+        numbered in any::<[bool; 3]>(),
         snapshot_after in prop::sample::select(vec![50_u64, 1 << 20]),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut run = Run::new(keyed, inflight, snapshot_after);
+        let mut run = Run::new(keyed, inflight, numbered, snapshot_after);
         steps.iter().for_each(|step| run.step(step));
         run.finish();
-        let mut again = Run::new(keyed, inflight, snapshot_after);
+        let mut again = Run::new(keyed, inflight, numbered, snapshot_after);
         steps.iter().for_each(|step| again.step(step));
         again.finish();
         prop_assert_eq!(run.trace, again.trace);

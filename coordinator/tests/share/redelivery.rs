@@ -314,3 +314,24 @@ fn s20_after_a_crash_no_key_goes_out_before_its_leases_are_known() {
     assert_eq!(w.fetch("B", 10), [], "the scan comes to 0 first, and only at 3 it shows that A has the key");
     assert_eq!(w.ack("B", 0, 0, ACCEPT), INVALID);
 }
+
+#[test]
+fn a_record_recalled_before_its_answer_went_out_was_never_delivered() {
+    let mut w = World::keyed();
+    w.config.lock_ms = 15_000;
+    w.configure();
+    w.log("a a b");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.pass_ms(14_990);
+    w.slow_disk = true;
+    let ticket = w.send("A", &want(10));
+    w.pass_ms(10);
+    w.slow_disk = false;
+    w.serve();
+    assert_eq!(
+        w.woken("A", ticket),
+        Some(vec![(2, 2, 1)]),
+        "1 was granted, then recalled by the end of 0's lock"
+    );
+    assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 1)], "nobody has to wait for it, and it does not count");
+}

@@ -203,9 +203,11 @@ impl PartitionLog {
             tracing::warn!(log = segment.log_path(), "index does not fit its log, rebuilding it");
             let rebuilt = segment.rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX);
             rebuilt.doing("rebuild", &self.directory)?;
-            let indexes = segment.index_files().doing("write", &self.directory)?;
+            // They lie below the recovery point: the next start will not look at them again.
+            for file in segment.index_files().doing("write", &self.directory)? {
+                file.sync_data().doing("sync", &self.directory)?;
+            }
             segment.close();
-            self.sync_with_next(indexes)?;
         }
         Ok(())
     }
@@ -225,10 +227,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The segment that holds the recovery point.
+    /// The segment that holds the last offset below the recovery point: of a segment that ends just there the log is
+    /// synced, but its indexes may not be.
     fn segment_below(&self, recovery_point: Option<Offset>) -> usize {
         let point = recovery_point.unwrap_or(Offset::ZERO);
-        self.segments.partition_point(|segment| segment.base() <= point).saturating_sub(1)
+        self.segments.partition_point(|segment| segment.base() < point).saturating_sub(1)
     }
 
     /// Checks every batch from segment `from` on, rebuilds those segments' indexes, and cuts at the first bytes

@@ -91,6 +91,10 @@ impl Segment {
                     }
                 }
                 Step::End => return Ok((self.size, None)),
+                // An index that leads astray costs a longer walk.
+                Step::Broken(_) if walk.position() == from && from > start => {
+                    walk = self.walk(start, WALK_WINDOW_BYTES)?;
+                }
                 // What is damaged is shown as it stands: a plain reader finds it by its CRC.
                 Step::Broken(_) if walk.position() == start => return Ok((self.size, None)),
                 Step::Broken(_) => return Ok((walk.position(), None)),
@@ -100,7 +104,10 @@ impl Segment {
 
     /// A position from which on every batch at or behind `offset` lies.
     pub(crate) fn position_before(&mut self, offset: Offset) -> io::Result<u64> {
-        if offset <= self.base { Ok(0) } else { Ok(self.offsets.floor(offset)?.map_or(0, |(_, at)| at)) }
+        let entry = if offset <= self.base { None } else { self.offsets.floor(offset)? };
+        let Some((last, position)) = entry else { return Ok(0) };
+        let step = self.walk(position, WALK_WINDOW_BYTES)?.step()?;
+        Ok(if matches!(step, Step::Batch(header, _) if header.last() == last) { position } else { 0 })
     }
 
     /// From which position on a record with at least `timestamp` can be.

@@ -18,8 +18,8 @@ use crate::time::{Micros, Mono, Now};
 /// An answer that waits for disk work.
 #[derive(Debug)]
 pub(super) struct Answer<S> {
-    ticket: Ticket,
-    connection: ConnectionId,
+    pub(super) ticket: Ticket,
+    pub(super) connection: ConnectionId,
     group: u32,
     member: u32,
     /// Of a fetch (else of acknowledgements alone).
@@ -304,7 +304,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Sends an answer that waits for nothing any more.
-    fn try_finish(&mut self, _now: Now, number: u64, out: &mut Outbox<S>) {
+    fn try_finish(&mut self, now: Now, number: u64, out: &mut Outbox<S>) {
         let waits = |part: &AnswerPart<S>| part.appending || (part.building && part.grant.is_some());
         if self.answers.get(&number).is_none_or(|answer| answer.parts.iter().any(waits)) {
             return;
@@ -352,6 +352,9 @@ impl<S: Slice> ShareMachine<S> {
             if let Some(open) = open {
                 // Ownership is looked at again now: the session may have ended since the grant.
                 if let (Some((delivery, picks)), Some(id)) = (part.grant, part.part) {
+                    if open.withdraw_recalled(delivery, &picks, now) {
+                        self.dirty.insert(id);
+                    }
                     reply.acquired = open.acquired(delivery, &picks, batch_size);
                     if !reply.acquired.is_empty() {
                         reply.data = part.data;
@@ -412,15 +415,11 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// Answers of a lost connection that had not gone out: nobody will see them. Says of which members a fetch was
+    /// Answers that had not gone out when they were lost: nobody will see them. Says of which members a fetch was
     /// among them.
-    pub(super) fn drop_answers(&mut self, now: Now, connection: ConnectionId) -> Vec<u32> {
-        let gone: Vec<u64> = self
-            .answers
-            .iter()
-            .filter(|(_, answer)| answer.connection == connection)
-            .map(|(&number, _)| number)
-            .collect();
+    pub(super) fn drop_answers(&mut self, now: Now, lost: impl Fn(&Answer<S>) -> bool) -> Vec<u32> {
+        let gone: Vec<u64> =
+            self.answers.iter().filter(|(_, answer)| lost(answer)).map(|(&number, _)| number).collect();
         let mut fetching = Vec::new();
         for number in gone {
             let Some(answer) = self.answers.remove(&number) else { continue };

@@ -125,7 +125,7 @@ impl<S: Slice> ShareMachine<S> {
         let end = logs.get(&part.id).map(|facts| facts.end);
         match (result, end) {
             (Ok(found), Some(end)) => {
-                self.start_part(now, number, found.map_or(end, |found| found.offset).get())
+                self.start_part(now, number, found.map_or(end, |found| found.offset).get());
             }
             _ => self.load_failed(number, out),
         }

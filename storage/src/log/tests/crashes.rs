@@ -293,5 +293,5 @@ proptest! {
 
 /// `SLUICE_SIM_CASES` asks for more runs than the tests of every day take.
 fn cases() -> u32 {
-    std::env::var("SLUICE_SIM_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200)
+    std::env::var("SLUICE_SIM_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
 }

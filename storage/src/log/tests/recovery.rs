@@ -3,7 +3,9 @@
 use records::ids::Offset;
 
 use crate::disk::Disk;
-use crate::testing::{World, batch, partition, producer_batch, spans};
+use records::Codec;
+
+use crate::testing::{NOW, World, batch, batch_of, partition, producer_batch, spans};
 use crate::{AppendError, LogConfig};
 
 fn log_file(disk: &dyn Disk) -> std::sync::Arc<dyn crate::DiskFile> {
@@ -200,5 +202,61 @@ fn r15_the_checkpoint_may_lag_behind_the_epochs_in_the_log() {
     for (epoch, end) in ends.iter().enumerate() {
         let found = world.logs().epoch_end_offset(partition(0), epoch as i32).unwrap();
         assert_eq!(found, Some((epoch as i32, *end)));
+    }
+}
+
+/// Makes every entry of an index file say something else that could be true elsewhere.
+fn spoil(disk: &dyn Disk, path: &str, entry: usize, number_at: usize) {
+    let mut bytes = disk.read(path).unwrap().unwrap();
+    assert!(!bytes.is_empty(), "the segment was sealed, its indexes written but not synced");
+    for entry in bytes.chunks_exact_mut(entry) {
+        let number = u32::from_be_bytes(entry[number_at..number_at + 4].try_into().unwrap());
+        entry[number_at..number_at + 4].copy_from_slice(&(number + 21).to_be_bytes());
+    }
+    disk.open(path).unwrap().write_all_at(&bytes, 0).unwrap();
+}
+
+#[test]
+fn a_segment_that_ends_at_the_recovery_point_has_its_indexes_rebuilt() {
+    let fitting = (4096 / batch(2).len()) as i64;
+    let mut world = written(0);
+    for time in 0..fitting {
+        world.append(batch_of(Codec::None, &[NOW + time; 2])).unwrap();
+    }
+    world.sync();
+    world.logs().checkpoint().unwrap();
+    world.append(batch(2)).unwrap();
+    world.restart_after(|disk| {
+        spoil(disk, "t-0/00000000000000000000.timeindex", 12, 8);
+    });
+    for from in 0..fitting * 2 {
+        let slice = world.logs().read(partition(0), Offset(from), 1000, Offset::MAX, true).unwrap();
+        let whole: usize =
+            records::Batches::new(&slice.read().unwrap()).map(|batch| batch.unwrap().size()).sum();
+        assert_eq!(whole as u64, slice.len());
+    }
+    for time in 0..fitting {
+        let found = world.logs().offset_for_time(partition(0), NOW + time).unwrap().unwrap();
+        assert_eq!(found.offset, Offset(time * 2));
+    }
+}
+
+#[test]
+fn an_offset_index_that_leads_astray_costs_no_data() {
+    let mut world = written(100);
+    world.stop();
+    world.restart_after(|disk| {
+        for entry in disk.list("t-0").unwrap() {
+            if entry.name.ends_with(".index") && entry.len > 0 {
+                spoil(disk, &format!("t-0/{}", entry.name), 8, 4);
+            }
+        }
+    });
+    for from in 0..200 {
+        let slice = world.logs().read(partition(0), Offset(from), 1000, Offset::MAX, true).unwrap();
+        let bytes = slice.read().unwrap();
+        let batches: Vec<_> = records::Batches::new(&bytes).map(|batch| batch.unwrap()).collect();
+        assert!((batches[0].base_offset()..=batches[0].last_offset()).contains(&Offset(from)));
+        assert_eq!(batches.iter().map(|batch| batch.size() as u64).sum::<u64>(), slice.len());
     }
 }

@@ -1,0 +1,73 @@
+//! Requests of any API at any version over one connection, in the codec of a second implementation, so that a mistake
+//! of the broker's own codec cannot hide itself.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use kafka_protocol::messages::{RequestHeader, ResponseHeader};
+use kafka_protocol::protocol::{Decodable as _, Encodable as _, HeaderVersion as _, Request, StrBytes};
+
+/// Longer than any answer here may take, on a machine that is busy with other things.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// One connection.
+#[derive(Debug)]
+pub struct ApiClient {
+    stream: TcpStream,
+    correlation: i32,
+}
+
+impl ApiClient {
+    /// Connects to `HOST:PORT`.
+    #[track_caller]
+    pub fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).expect("the broker accepts connections");
+        stream.set_read_timeout(Some(ANSWER_LIMIT)).expect("sockets take a timeout");
+        Self { stream, correlation: 0 }
+    }
+
+    /// Sends a request and decodes the answer, all of it.
+    #[track_caller]
+    pub fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+        self.call_as(version, version, request)
+    }
+
+    /// The same for a version whose layout is that of `layout`: the codec knows only the older one.
+    #[track_caller]
+    pub fn call_as<R: Request>(&mut self, version: i16, layout: i16, request: &R) -> R::Response {
+        let mut body = BytesMut::new();
+        request.encode(&mut body, layout).expect("the request can be said in this version");
+        let mut answer = self.exchange(R::KEY, version, R::header_version(layout), &body);
+        let header_version = R::Response::header_version(layout);
+        let header = ResponseHeader::decode(&mut answer, header_version).expect("a response header");
+        assert_eq!(header.correlation_id, self.correlation, "answers come in the order of requests");
+        let response = R::Response::decode(&mut answer, layout).expect("an answer of this version's layout");
+        assert!(answer.is_empty(), "{} bytes are left over behind the answer", answer.len());
+        response
+    }
+
+    /// Sends a body as it is; the answer with its header.
+    #[track_caller]
+    pub fn exchange(&mut self, key: i16, version: i16, header_version: i16, body: &[u8]) -> Bytes {
+        self.correlation += 1;
+        let header = RequestHeader::default()
+            .with_request_api_key(key)
+            .with_request_api_version(version)
+            .with_correlation_id(self.correlation)
+            .with_client_id(Some(StrBytes::from_static_str("api-client")));
+        let mut frame = BytesMut::new();
+        frame.put_i32(0);
+        header.encode(&mut frame, header_version).expect("a header can be written");
+        frame.extend_from_slice(body);
+        let length = i32::try_from(frame.len() - 4).expect("requests are small");
+        frame[..4].copy_from_slice(&length.to_be_bytes());
+        self.stream.write_all(&frame).expect("the broker reads");
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).expect("the broker answers");
+        let mut answer = vec![0; usize::try_from(i32::from_be_bytes(length)).expect("a length")];
+        self.stream.read_exact(&mut answer).expect("the answer is whole");
+        Bytes::from(answer)
+    }
+}

@@ -1,0 +1,12 @@
+//! Administration over the wire: topics, settings, offsets, producer ids, the cluster. Every answer is decoded by a
+//! second implementation of the protocol.
+
+mod cluster;
+mod configs;
+mod effects;
+mod groups;
+mod offsets;
+mod producers;
+mod support;
+mod topics;
+mod versions;
