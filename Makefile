@@ -34,15 +34,15 @@ test-foreign: ## tests with Java, Go, Python and Node clients and with Apache Ka
 test-mixed: ## the mixed-client key-order test, with and without a crash of the broker, ROUNDS times
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
 
-test-garbage: ## 1,000 connections that send garbage for a minute leave the broker answering, with flat memory
-	SLUICE_GARBAGE_SECONDS=$(or $(SECONDS),60) $(CARGO) test --release -p sluice-integration-tests --test hostile_garbage \
-	  -- --nocapture
+test-garbage: build ## 1,000 connections that send garbage for a minute leave the broker answering, with flat memory
+	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_GARBAGE_SECONDS=$(or $(SECONDS),60) \
+	  $(CARGO) test -p sluice-integration-tests --test hostile_garbage -- --nocapture
 
 bench: ## criterion benches of the parts
 	$(CARGO) bench -p sluice-benches
 
 bench-footprint: build ## start-up time and idle memory, beside Apache Kafka's
-	SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run --release -q -p sluice-benches --bin footprint
+	SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run -q -p sluice-benches --bin footprint
 
 image: ## build both images of docker-compose.yml
 	docker/stage.sh

@@ -106,13 +106,17 @@ compose() {
   "${compose_command[@]}" --project-name "$project" --project-directory "$root" \
     --file "$root/docker-compose.yml" --file "$here/compose-test.yml" "$@"
 }
-broker_is_ready() { compose logs --no-color broker 2> /dev/null | grep -c "sluice ready on" || true; }
-wait_for_ready() { # how many ready lines are expected by now
-  for _ in $(seq 300); do
-    [ "$(broker_is_ready)" -lt "$1" ] || return 0
-    sleep 0.1
+container() { compose ps --quiet broker; }
+# Waits for the ready line of the container's present run.
+wait_for_ready() {
+  local deadline=$((SECONDS + 60)) id started
+  id="$(container)"
+  started="$(docker inspect --format '{{.State.StartedAt}}' "$id")"
+  until docker logs --since "$started" "$id" 2>&1 | grep -q "^sluice ready on"; do
+    [ "$(docker inspect --format '{{.State.Running}}' "$id")" = true ] || fail "the broker ended"
+    [ "$SECONDS" -lt "$deadline" ] || fail "the broker did not become ready within 60 s"
+    sleep 0.2
   done
-  fail "the broker did not become ready within 30 s"
 }
 # A tool by its usual name, in the tools image, beside the broker.
 tool() {
@@ -131,7 +135,7 @@ compose --profile tools build > "$scratch/build.log" 2>&1 || { tail -30 "$scratc
 
 say "starting the broker"
 compose up --detach --no-build broker > "$scratch/up.log" 2>&1 || { cat "$scratch/up.log" >&2; fail "the broker does not start"; }
-wait_for_ready 1
+wait_for_ready
 user="$(compose exec -T broker id -u)"
 [ "$user" != 0 ] || fail "the broker runs as root"
 
@@ -166,9 +170,11 @@ expect "the group's first records" "$(expected 1 40)" "$(read_group 40)"
 read_share 40 > "$scratch/share"
 
 say "killing the container, starting it again on its volume"
-compose kill --signal KILL broker > /dev/null 2>&1
+broker="$(container)"
+docker kill --signal KILL "$broker" > /dev/null
+expect "the exit code of a killed container" 137 "$(timeout 60 docker wait "$broker")"
 compose up --detach --no-build broker > /dev/null 2>&1 || fail "the broker does not start again"
-wait_for_ready 2
+wait_for_ready
 
 say "looking for everything"
 expect "the topics" orders "$(tool kafka-topics "${server[@]}" --list < /dev/null | grep -v '^__' | tr -d '\r')"

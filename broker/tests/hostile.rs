@@ -6,6 +6,12 @@ mod common;
 
 use std::time::Duration;
 
+use records::batch::{BatchBuilder, TimestampType};
+use records::compression::Codec;
+use records::ids::Offset;
+
+use tokio::io::AsyncReadExt;
+
 use common::{Server, Stopwatch, flexible, framed, hex, request};
 
 #[tokio::test]
@@ -113,6 +119,68 @@ async fn b07_lengths_that_are_never_filled_take_no_memory_from_others() {
     }
     let taken = free - server.running.broker().admission.free();
     assert!(taken < 1 << 20, "{taken} bytes are reserved for bytes that never came");
+}
+
+/// Resident memory of this process, in bytes.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn b08_slow_readers_are_bounded_and_closed() {
+    let server = Server::with(&[("connections.max.idle.ms", "1500")]).await;
+    server.topic("big").await;
+    fill(&server).await;
+    let before = resident_bytes();
+    let mut slow = Vec::new();
+    for _ in 0..50 {
+        let mut raw = server.connect().await;
+        for correlation in 0..4 {
+            raw.send(&fetch_all(correlation)).await;
+        }
+        slow.push(raw);
+    }
+    let begun = Stopwatch::start();
+    server.answers().await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "others are served: {:?}", begun.elapsed());
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes for answers that nobody reads");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for raw in &mut slow {
+        let mut taken = Vec::new();
+        let end = raw.stream.read_to_end(&mut taken);
+        // A reset or an end: either way the connection is closed, long before its four answers were sent.
+        let _ = tokio::time::timeout(Duration::from_secs(5), end).await.expect("closed by the idle limit");
+        assert!(taken.len() < 100 << 20, "{} bytes were sent to one who does not read", taken.len());
+    }
+    server.answers().await;
+}
+
+/// 50 MiB in topic "big", in batches of 1 MB.
+async fn fill(server: &Server) {
+    let value = vec![7; 1_000_000];
+    let mut raw = server.connect().await;
+    for correlation in 0..50 {
+        let mut batch = BatchBuilder::new(Codec::None, TimestampType::Create);
+        batch.append(0, None, Some(&value), &[]);
+        let batch = batch.build(Offset(0), -1);
+        // Produce v3: no transactional id, acks 1, timeout, one topic with one partition.
+        let mut body = hex("ffff 0001 00000bb8 00000001 0003 626967 00000001 00000000");
+        body.extend(i32::try_from(batch.len()).unwrap().to_be_bytes());
+        body.extend(&batch);
+        raw.send(&request(0, 3, correlation, &body)).await;
+        raw.frame().await;
+    }
+}
+
+/// Fetch v4 of topic "big" from the start, up to 50 MiB.
+fn fetch_all(correlation: i32) -> Vec<u8> {
+    let body = hex(
+        "ffffffff 00000064 00000001 03200000 00 00000001 0003 626967 00000001 00000000 0000000000000000 03200000",
+    );
+    request(1, 4, correlation, &body)
 }
 
 #[tokio::test]

@@ -5,10 +5,12 @@
 //! record of a key in flight (`sluice.share.key.max.inflight=1`):
 //! - exclusive: two members never work on one key at once;
 //! - order: work on a record begins only when all earlier records of its key have succeeded;
-//! - no stale end: a record never succeeds after a later one of its key has, which would leave an old state behind;
+//! - no stale end: the last success of a record never comes after that of a later one of its key, which would leave an
+//!   old state behind;
 //! - no loss: every record succeeds at least once; and none shows up that was not produced.
 //!
-//! A record that succeeds twice is no violation (at least once), but is counted. Keyless records have no order.
+//! A record that succeeds twice is no violation (at least once), but is counted, and so is a key that is worked on once
+//! more from an earlier record. Keyless records have no order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -52,16 +54,14 @@ pub enum Violation {
         /// The member that worked on it.
         member: String,
     },
-    /// `offset` succeeded although `later`, of the same key, had succeeded before.
+    /// The last success of `offset` came after the last one of `later`, of the same key: an old state stayed behind.
     StaleEnd {
         /// Partition and key.
         key: KeyName,
         /// The record that came late.
         offset: i64,
-        /// The record that had succeeded before it.
+        /// The record that should have come after it.
         later: i64,
-        /// The member that worked on the late one.
-        member: String,
     },
     /// A produced record never succeeded.
     Lost(ProducedRecord),
@@ -83,6 +83,21 @@ pub struct KeyName {
     pub key: String,
 }
 
+/// A success of `offset` after one of `later`, of the same key. No violation by itself: where acknowledgements are lost
+/// with a broker, all that a member had worked off is worked off once more, in order. But a member that held one record
+/// of the key at a time cannot have worked on the later one before the earlier one was acknowledged for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewind {
+    /// Partition and key.
+    pub key: KeyName,
+    /// The record that succeeded once more.
+    pub offset: i64,
+    /// The record that had succeeded before.
+    pub later: i64,
+    /// The member that had first worked on the later one.
+    pub later_member: String,
+}
+
 /// What the logs show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -98,6 +113,8 @@ pub struct Report {
     pub releases: usize,
     /// Successes of a record that had succeeded before.
     pub duplicates: usize,
+    /// Records that were worked on again although a later one of their key had succeeded.
+    pub rewinds: Vec<Rewind>,
     /// Successes of each member.
     pub successes: BTreeMap<String, usize>,
 }
@@ -146,9 +163,10 @@ pub fn check(produced: &[ProducedRecord], events: &[Event]) -> Report {
         let attempts = by_key.remove(&key).unwrap_or_default();
         offsets.sort_unstable();
         find_overlaps(&key, &attempts, &mut overlaps);
-        let first_success = first_successes(&offsets, &attempts);
-        find_overtakes(&key, &offsets, &first_success, &attempts, &mut overtakes);
-        find_stale_ends(&key, &offsets, &first_success, &attempts, &mut stale_ends);
+        let successes = successes(&offsets, &attempts);
+        find_overtakes(&key, &offsets, &successes, &attempts, &mut overtakes);
+        find_stale_ends(&key, &offsets, &successes, &mut stale_ends);
+        find_rewinds(&key, &offsets, &successes, &attempts, &mut report.rewinds);
     }
     let mut lost: Vec<&ProducedRecord> = produced
         .iter()
@@ -193,7 +211,7 @@ impl Violation {
         match self {
             Self::Overlap { key, first, second } => Some((key, [first.1, second.1])),
             Self::Overtake { key, earlier, offset, .. } => Some((key, [*earlier, *offset])),
-            Self::StaleEnd { key, offset, later, .. } => Some((key, [*offset, *later])),
+            Self::StaleEnd { key, offset, later } => Some((key, [*offset, *later])),
             Self::Lost(_) | Self::Unknown { .. } => None,
         }
     }
@@ -225,12 +243,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} records, {} keys, {} starts, {} releases, {} duplicates, {} order violations, {} lost",
+            "{} records, {} keys, {} starts, {} releases, {} duplicates, {} rewinds, {} order violations, {} lost",
             self.records,
             self.keys,
             self.starts,
             self.releases,
             self.duplicates,
+            self.rewinds.len(),
             self.order_violations(),
             self.lost()
         )?;
@@ -334,35 +353,48 @@ fn find_overlaps(key: &KeyName, attempts: &[Attempt], found: &mut Vec<Violation>
     }
 }
 
-/// When each of `offsets` succeeded first; `i64::MAX` for never.
-fn first_successes(offsets: &[i64], attempts: &[Attempt]) -> Vec<i64> {
-    let mut first = vec![i64::MAX; offsets.len()];
+/// When a record succeeded, and who was the first.
+#[derive(Clone, Copy, Debug)]
+struct Successes<'a> {
+    first_ns: i64,
+    first_member: &'a str,
+    last_ns: i64,
+}
+
+/// The successes of each of `offsets`; `i64::MAX` for never.
+fn successes<'a>(offsets: &[i64], attempts: &'a [Attempt]) -> Vec<Successes<'a>> {
+    let never = Successes { first_ns: i64::MAX, first_member: "", last_ns: i64::MAX };
+    let mut found = vec![never; offsets.len()];
     for attempt in attempts.iter().filter(|attempt| attempt.succeeded) {
-        let index = index_of(offsets, attempt);
-        first[index] = first[index].min(attempt.end_ns);
+        let of = &mut found[index_of(offsets, attempt)];
+        if attempt.end_ns < of.first_ns {
+            of.first_ns = attempt.end_ns;
+            of.first_member = &attempt.member;
+        }
+        of.last_ns = if of.last_ns == i64::MAX { attempt.end_ns } else { of.last_ns.max(attempt.end_ns) };
     }
-    first
+    found
 }
 
 fn find_overtakes(
     key: &KeyName,
     offsets: &[i64],
-    first_success: &[i64],
+    successes: &[Successes<'_>],
     attempts: &[Attempt],
     found: &mut Vec<Violation>,
 ) {
     // For each record the earlier one that succeeded last.
     let mut slowest_before: Vec<Option<usize>> = Vec::with_capacity(offsets.len());
     let mut slowest: Option<usize> = None;
-    for index in 0..offsets.len() {
+    for (index, of) in successes.iter().enumerate() {
         slowest_before.push(slowest);
-        if slowest.is_none_or(|s| first_success[s] < first_success[index]) {
+        if slowest.is_none_or(|s| successes[s].first_ns < of.first_ns) {
             slowest = Some(index);
         }
     }
     for attempt in attempts {
         let before = slowest_before[index_of(offsets, attempt)];
-        if let Some(earlier) = before.filter(|&earlier| first_success[earlier] > attempt.start_ns) {
+        if let Some(earlier) = before.filter(|&earlier| successes[earlier].first_ns > attempt.start_ns) {
             found.push(Violation::Overtake {
                 key: key.clone(),
                 earlier: offsets[earlier],
@@ -373,30 +405,47 @@ fn find_overtakes(
     }
 }
 
-fn find_stale_ends(
+fn find_stale_ends(key: &KeyName, offsets: &[i64], successes: &[Successes<'_>], found: &mut Vec<Violation>) {
+    // The later record whose last success came first.
+    let mut fastest: Option<usize> = None;
+    for index in (0..offsets.len()).rev().filter(|&index| successes[index].last_ns != i64::MAX) {
+        if let Some(later) = fastest.filter(|&later| successes[later].last_ns < successes[index].last_ns) {
+            found.push(Violation::StaleEnd {
+                key: key.clone(),
+                offset: offsets[index],
+                later: offsets[later],
+            });
+        }
+        if fastest.is_none_or(|f| successes[index].last_ns < successes[f].last_ns) {
+            fastest = Some(index);
+        }
+    }
+}
+
+fn find_rewinds(
     key: &KeyName,
     offsets: &[i64],
-    first_success: &[i64],
+    successes: &[Successes<'_>],
     attempts: &[Attempt],
-    found: &mut Vec<Violation>,
+    found: &mut Vec<Rewind>,
 ) {
     // For each record the later one that succeeded first.
     let mut fastest_after: Vec<Option<usize>> = vec![None; offsets.len()];
     let mut fastest: Option<usize> = None;
     for index in (0..offsets.len()).rev() {
         fastest_after[index] = fastest;
-        if fastest.is_none_or(|f| first_success[index] < first_success[f]) {
+        if fastest.is_none_or(|f| successes[index].first_ns < successes[f].first_ns) {
             fastest = Some(index);
         }
     }
     for attempt in attempts.iter().filter(|attempt| attempt.succeeded) {
         let after = fastest_after[index_of(offsets, attempt)];
-        if let Some(later) = after.filter(|&later| first_success[later] < attempt.end_ns) {
-            found.push(Violation::StaleEnd {
+        if let Some(later) = after.filter(|&later| successes[later].first_ns < attempt.end_ns) {
+            found.push(Rewind {
                 key: key.clone(),
                 offset: attempt.offset,
                 later: offsets[later],
-                member: attempt.member.clone(),
+                later_member: successes[later].first_member.to_owned(),
             });
         }
     }

@@ -15,7 +15,7 @@ use protocol::messages::key_share_acknowledge::{
 use protocol::messages::key_share_fetch::AcknowledgeResult;
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{tell_member, words};
+use super::coordination::words;
 use super::key_share_fetch::STANDALONE;
 use super::share_acknowledge::no_session_begins_here;
 use super::share_requests::{OPENS, Refusal, distinct, numbered, recalled, results, speaker};
@@ -45,7 +45,6 @@ pub async fn handle(
             });
         }
     };
-    tell_member(cx, &acknowledge.group, &acknowledge.member, false);
     match cx.call(Command::ShareAcknowledge(acknowledge)).await? {
         Reply::ShareAcknowledged(Ok(acknowledged)) => {
             Ok(answer(&cx.broker.catalog.image(), acknowledged, echoes))

@@ -15,7 +15,7 @@ use protocol::messages::key_share_fetch::{
 };
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{tell_member, words};
+use super::coordination::words;
 use super::share_requests::{
     OPENS, Refusal, distinct, fetch_error, number, numbered, recalled, results, speaker, told,
 };
@@ -45,7 +45,6 @@ pub async fn handle(
             });
         }
     };
-    tell_member(cx, &fetch.group, &fetch.member, fetch.epoch == OPENS);
     match cx.call(Command::ShareFetch(fetch)).await? {
         Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched, echoes)),
         Reply::ShareFetched(Err(error)) => Ok(KeyShareFetchResponse {

@@ -12,7 +12,7 @@ use protocol::messages::share_acknowledge::{
     ShareAcknowledgeTopicResponse,
 };
 
-use super::coordination::{tell_member, words};
+use super::coordination::words;
 use super::share_requests::{OPENS, Refusal, ack_error, acknowledged, distinct, speaker, told};
 use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
@@ -37,7 +37,6 @@ pub async fn handle(
             });
         }
     };
-    tell_member(cx, &acknowledge.group, &acknowledge.member, false);
     match cx.call(Command::ShareAcknowledge(acknowledge)).await? {
         Reply::ShareAcknowledged(Ok(acknowledged)) => Ok(answer(&cx.broker.catalog.image(), acknowledged)),
         Reply::ShareAcknowledged(Err(error)) => Ok(ShareAcknowledgeResponse {

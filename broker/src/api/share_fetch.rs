@@ -14,7 +14,7 @@ use protocol::messages::share_fetch::{
 };
 use records::ids::PartitionId;
 
-use super::coordination::{tell_member, words};
+use super::coordination::words;
 use super::share_requests::{OPENS, Refusal, ack_error, acknowledged, distinct, fetch_error, speaker, told};
 use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
@@ -44,7 +44,6 @@ pub async fn handle(
             });
         }
     };
-    tell_member(cx, &fetch.group, &fetch.member, fetch.epoch == OPENS);
     match cx.call(Command::ShareFetch(fetch)).await? {
         Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched)),
         Reply::ShareFetched(Err(error)) => Ok(ShareFetchResponse {

@@ -394,6 +394,24 @@ fn a_delivery_that_a_restart_ended_does_not_count_when_the_disk_fails_later() {
 }
 
 #[test]
+fn a_failed_append_takes_back_what_was_decided_behind_it() {
+    let mut w = World::keyed();
+    w.log("a b c");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(w.fetch("B", 1), [(1, 1, 1)]);
+    w.slow_disk = true;
+    w.send_acks("A", vec![range(0, 0, ACCEPT)], None, false);
+    w.send_acks("B", vec![range(1, 1, ACCEPT)], None, false);
+    (w.slow_disk, w.disk_full) = (false, true);
+    w.serve();
+    w.disk_full = false;
+    assert_eq!(w.replies.len(), 2, "both are refused");
+    assert_eq!(w.fetch("C", 10), [(2, 2, 1)], "0 and 1 are held as before");
+    assert_eq!(w.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(w.ack("B", 1, 1, ACCEPT), None);
+}
+
+#[test]
 fn min_bytes_are_waited_for_until_the_wait_is_over() {
     let mut w = World::keyed();
     w.fetch("A", 0);

@@ -4,6 +4,7 @@
 
 mod answers;
 mod common;
+mod executor;
 mod kafka_order;
 mod key_order;
 mod members;

@@ -111,6 +111,23 @@ fn k19_a_lost_answer_frees_its_records_at_once() {
 }
 
 #[test]
+fn k19_an_answer_lost_before_it_was_made_holds_nothing() {
+    let mut w = World::keyed();
+    w.fetch("B", 0);
+    let parked = w.park("B", 10);
+    w.fact(Fact::AnswerLost(parked));
+    w.log("a a");
+    w.slow_disk = true;
+    let reading = w.send("B", &want(10));
+    w.fact(Fact::AnswerLost(reading));
+    w.slow_disk = false;
+    w.serve();
+    assert_eq!(w.woken("B", parked), None);
+    assert_eq!(w.woken("B", reading), None);
+    assert_eq!(w.fetch("A", 10), [(0, 1, 1)]);
+}
+
+#[test]
 fn k19_an_answer_that_nobody_reads_closes_its_connection_at_half_the_lock() {
     let mut w = World::keyed();
     w.config.lock_ms = 15_000;
@@ -490,4 +507,20 @@ fn k72_leave_first_settle_after() {
             assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 2)]);
         }
     }
+}
+
+#[test]
+fn s20_after_a_crash_the_grace_begins_with_the_last_loss() {
+    let mut w = World::keyed();
+    w.log("a");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.restart(0);
+    // Nobody fetches yet, so nobody knows what A holds; it loses its connection all the same.
+    let heart = w.heartbeat_connection("A");
+    w.pass_ms(5_000);
+    w.close(heart);
+    w.pass_ms(7_499);
+    assert_eq!(w.fetch("B", 1), []);
+    w.pass_ms(1);
+    assert_eq!(w.fetch("B", 1), [(0, 0, 1)]);
 }

@@ -340,9 +340,12 @@ impl Model {
 
     // ---- the disk --------------------------------------------------------------------------------------------
 
-    /// A group has this number in file names.
-    pub fn group_number(&mut self, number: u64, group: &Arc<str>) {
+    /// A share-partition's state was opened; its group has this number in file names.
+    pub fn state_opened(&mut self, number: u64, group: &Arc<str>, partition: PartitionId) {
         self.numbers.insert(number, Arc::clone(group));
+        if let Some(share) = self.shares.get_mut(&(Arc::clone(group), partition)) {
+            share.opened = true;
+        }
     }
 
     /// A batch was appended.

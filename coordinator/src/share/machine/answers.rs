@@ -18,8 +18,8 @@ use crate::time::{Micros, Mono, Now};
 /// An answer that waits for disk work.
 #[derive(Debug)]
 pub(super) struct Answer<S> {
-    ticket: Ticket,
-    connection: ConnectionId,
+    pub(super) ticket: Ticket,
+    pub(super) connection: ConnectionId,
     group: u32,
     member: u32,
     /// Of a fetch (else of acknowledgements alone).
@@ -415,15 +415,11 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// Answers of a lost connection that had not gone out: nobody will see them. Says of which members a fetch was
+    /// Answers that had not gone out when they were lost: nobody will see them. Says of which members a fetch was
     /// among them.
-    pub(super) fn drop_answers(&mut self, now: Now, connection: ConnectionId) -> Vec<u32> {
-        let gone: Vec<u64> = self
-            .answers
-            .iter()
-            .filter(|(_, answer)| answer.connection == connection)
-            .map(|(&number, _)| number)
-            .collect();
+    pub(super) fn drop_answers(&mut self, now: Now, lost: impl Fn(&Answer<S>) -> bool) -> Vec<u32> {
+        let gone: Vec<u64> =
+            self.answers.iter().filter(|(_, answer)| lost(answer)).map(|(&number, _)| number).collect();
         let mut fetching = Vec::new();
         for number in gone {
             let Some(answer) = self.answers.remove(&number) else { continue };

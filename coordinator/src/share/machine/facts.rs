@@ -6,7 +6,7 @@ use std::sync::Arc;
 use records::ids::PartitionId;
 
 use super::{LeftBy, Part, ShareMachine, Timer};
-use crate::command::{ConnectionId, Fact};
+use crate::command::{ConnectionId, Fact, Ticket};
 use crate::io::Slice;
 use crate::outbox::{LogTable, Outbox};
 use crate::share::member::{AfterLoss, LEFT_SESSION_MAX, Loss, Member};
@@ -22,13 +22,7 @@ impl<S: Slice> ShareMachine<S> {
             Fact::AnswerWritten(ticket) => {
                 self.answer_left(now, *ticket, true);
             }
-            Fact::AnswerLost(ticket) => {
-                if let Some(unwritten) = self.answer_left(now, *ticket, false)
-                    && let Some(member) = self.members.get_mut(&unwritten.member)
-                {
-                    member.loss = Some(Loss::FetchOut);
-                }
-            }
+            Fact::AnswerLost(ticket) => self.answer_lost(now, *ticket),
             Fact::ConnectionClosed(connection) => self.connection_closed(now, *connection),
             Fact::MemberSeen { connection, group, member } => {
                 let group = self.group_number(group);
@@ -117,6 +111,19 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
+    /// Nobody will see this answer, whether it went out, waits for the disk, or is not made yet.
+    fn answer_lost(&mut self, now: Now, ticket: Ticket) {
+        let parked =
+            self.ask_of.get(&ticket).copied().and_then(|ask| self.forget_ask(ask)).map(|ask| ask.member);
+        let held = self.drop_answers(now, |answer| answer.ticket == ticket);
+        let sent = self.answer_left(now, ticket, false).map(|unwritten| unwritten.member);
+        for member in parked.into_iter().chain(held).chain(sent) {
+            if let Some(member) = self.members.get_mut(&member) {
+                member.loss = Some(Loss::FetchOut);
+            }
+        }
+    }
+
     pub(super) fn parts_of(&self, partition: PartitionId) -> Vec<u32> {
         self.part_numbers.range((partition, 0)..=(partition, u32::MAX)).map(|(_, &number)| number).collect()
     }
@@ -137,7 +144,7 @@ impl<S: Slice> ShareMachine<S> {
                 }
             }
         }
-        fetching.extend(self.drop_answers(now, connection));
+        fetching.extend(self.drop_answers(now, |answer| answer.connection == connection));
         let unwritten: Vec<_> = self
             .unwritten
             .iter()
@@ -185,11 +192,16 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// Forgets members of which nothing is left.
+    /// Forgets members of which nothing is left. One that has lost its connections is known until its grace is over,
+    /// whatever it holds: a share-partition that is loaded later may show it as a holder.
     pub(super) fn forget_members(&mut self) {
         let fading = std::mem::take(&mut self.fading);
         let idle = fading.into_iter().filter(|number| {
-            self.members.get(number).is_some_and(|member| member.is_idle() && !self.holds_anything(member))
+            !self.timers.is_set(Timer::Grace(*number))
+                && self
+                    .members
+                    .get(number)
+                    .is_some_and(|member| member.is_idle() && !self.holds_anything(member))
         });
         for number in idle.collect::<Vec<_>>() {
             if let Some(member) = self.members.remove(&number) {

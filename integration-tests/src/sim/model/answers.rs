@@ -13,6 +13,7 @@ use records::ids::PartitionId;
 
 use super::members::all_sure;
 use super::share::Word;
+use super::state::Tri;
 use super::{Model, Rule, Violation};
 use crate::sim::content::{self, Seen};
 
@@ -209,7 +210,8 @@ impl Model {
         for (words, error) in outcomes {
             match error {
                 None => {
-                    if !share.is_written_to(acked.position) && words.iter().any(|word| word.1.settles) {
+                    let surely = words.iter().any(|word| word.1.settles && word.1.held == Tri::Yes);
+                    if surely && !share.is_written_to(acked.position) {
                         let text = format!("{words:?} of {group} are answered before they are written");
                         return Err(Violation::new(Rule::Reply, text));
                     }

@@ -52,12 +52,16 @@ impl Model {
                 for offset in range.first.get()..=range.last.get() {
                     total += 1;
                     self.check_grant(now, terms, &id, offset, range.count)?;
+                    // A grant of before a restart that was never answered may recall it unseen.
+                    let ghosts = self.shares.get(&id).is_some_and(|share| now < share.ghosts_until);
+                    let doubt = doubt || (ghosts && terms.per_key_max > 1);
                     let hold = Hold {
                         member: Arc::clone(&terms.member),
                         ticket: terms.ticket,
                         delivery: range.delivery.0,
                         numbered: terms.numbered,
                         doubt,
+                        failed: false,
                         recalled: Tri::No,
                         written: false,
                         since: terms.since,
@@ -94,7 +98,7 @@ impl Model {
         let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return Ok(()) };
         let member = &terms.member;
         let broken = |rule, text: String| {
-            Err(Violation::new(rule, format!("{offset} of {} goes to {member}: {text}", id.0)))
+            Err(Violation::new(rule, format!("{offset} of {} {} goes to {member}: {text}", id.0, id.1.index)))
         };
         let Some(seen) = log.records.get(&offset).filter(|_| offset >= log.start) else {
             return broken(Rule::Content, "there is no such record".to_owned());

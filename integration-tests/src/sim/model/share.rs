@@ -48,6 +48,8 @@ pub(super) struct Share {
     journal: Vec<Change>,
     /// Changes that were made so far, those that were dropped from the journal included.
     dropped: u64,
+    /// Its state was opened in this life of the broker.
+    pub(super) opened: bool,
     /// Every record below is done for good.
     done_below: i64,
     /// When the first append that no sync follows was handed to the disk.
@@ -66,6 +68,7 @@ impl Share {
             held: BTreeSet::new(),
             journal: Vec::new(),
             dropped: 0,
+            opened: false,
             done_below: 0,
             unsynced_since: None,
             ghosts_until: Mono::default(),
@@ -152,7 +155,12 @@ impl Share {
     }
 
     /// A sync job was taken: it covers what is written now.
+    ///
+    /// Events of a state that was not opened in this life are not in it.
     pub(super) fn sync_began(&mut self, job: u64) {
+        if !self.opened {
+            return;
+        }
         self.journal.iter_mut().filter(|change| change.written && change.job == 0).for_each(|change| change.job = job);
     }
 
@@ -177,8 +185,20 @@ impl Share {
             let mut record = change.before;
             if let Some(hold) = &mut record.hold {
                 hold.doubt = true;
+                hold.failed = false;
+                hold.lock_end = None;
             }
             self.put(change.offset, record);
+        }
+        // Locks of one delivery are one when they are read back: the longest holds for all.
+        for offset in self.held() {
+            self.amend(offset, |record| {
+                if let Some(hold) = &mut record.hold
+                    && let Some(end) = hold.lock_end.take()
+                {
+                    hold.sure_until = hold.sure_until.min(end);
+                }
+            });
         }
         self.dropped += count - written.len() as u64;
         self.journal = written;
@@ -208,9 +228,12 @@ impl Share {
             self.held.remove(&offset);
         }
         self.unsynced_since = None;
+        self.opened = false;
+        // Jobs are numbered anew.
+        self.journal.iter_mut().for_each(|change| change.job = 0);
         self.done_below = 0;
         let lock = Micros::from_ms(self.config.lock_ms);
-        self.ghosts_until = now + lock;
+        self.ghosts_until = if wall_stepped { Mono(u64::MAX) } else { now + lock };
         let keyed = self.is_keyed();
         for offset in self.held() {
             self.amend(offset, |record| {
@@ -297,8 +320,8 @@ impl Share {
     fn comes_back(&mut self, offset: i64, counts: Tri) {
         let limit = self.config.delivery_count_max;
         self.change(offset, false, |record| {
-            record.hold = None;
-            record.fail(counts, limit);
+            let counted = record.hold.take().is_some_and(|hold| hold.failed);
+            record.fail(if counted { Tri::No } else { counts }, limit);
         });
     }
 
@@ -361,8 +384,7 @@ impl Share {
                         hold.sure_until = now + lock;
                         hold.restarted = false;
                     } else {
-                        hold.lock_end = None;
-                        hold.restarted = true;
+                        hold.sure_until = hold.lock_end.take().unwrap_or(hold.sure_until).min(hold.sure_until);
                         hold.doubt = true;
                     }
                 });
@@ -387,7 +409,11 @@ impl Share {
             }),
             _ => {
                 self.change(offset, false, |record| {
-                    record.fail(held, limit);
+                    let counted = record.hold.as_ref().is_some_and(|hold| hold.failed);
+                    record.fail(if counted { Tri::No } else { held }, limit);
+                    if let Some(hold) = &mut record.hold {
+                        hold.failed = true;
+                    }
                     if sure {
                         record.hold = None;
                         record.not_before = wait.map(|wait| now + wait);
@@ -446,16 +472,24 @@ impl Share {
             };
             if surely {
                 self.comes_back(offset, counts);
-            } else if !hold.doubt {
-                let limit = self.config.delivery_count_max;
-                self.change(offset, false, |record| {
-                    record.fail(if counts == Tri::No { Tri::No } else { Tri::Maybe }, limit);
-                    if let Some(hold) = &mut record.hold {
-                        hold.doubt = true;
-                    }
-                });
+            } else {
+                self.may_come_back(offset, counts);
             }
         }
+    }
+
+    /// A record may have come back from its holder.
+    fn may_come_back(&mut self, offset: i64, counts: Tri) {
+        let limit = self.config.delivery_count_max;
+        if self.record(offset).hold.is_none_or(|hold| hold.doubt && hold.failed) {
+            return;
+        }
+        self.change(offset, false, |record| {
+            let Some(hold) = &mut record.hold else { return };
+            hold.doubt = true;
+            let counts = counts != Tri::No && !std::mem::replace(&mut hold.failed, true);
+            record.fail(if counts { Tri::Maybe } else { Tri::No }, limit);
+        });
     }
 
     /// What a member holds, or may.
@@ -480,14 +514,9 @@ impl Share {
                     (false, true) => Tri::Maybe,
                 };
                 expired.entry((end, hold.delivery)).or_default().push((offset, counts));
-            } else if hold.sure_until <= now && !hold.doubt {
-                let limit = self.config.delivery_count_max;
-                self.change(offset, false, |record| {
-                    let Some(hold) = &mut record.hold else { return };
-                    hold.doubt = true;
-                    let counts = hold.written && !hold.restarted;
-                    record.fail(if counts { Tri::Maybe } else { Tri::No }, limit);
-                });
+            } else if hold.sure_until <= now && !(hold.doubt && hold.failed) {
+                let counts = hold.written && !hold.restarted;
+                self.may_come_back(offset, if counts { Tri::Maybe } else { Tri::No });
                 self.recall_behind(offset, log, Tri::Maybe);
             }
         }

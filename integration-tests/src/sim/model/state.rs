@@ -60,6 +60,8 @@ pub(super) struct Hold {
     pub(super) numbered: bool,
     /// It may have come back already.
     pub(super) doubt: bool,
+    /// That its end counts, if it does, is in the record's count already.
+    pub(super) failed: bool,
     /// An earlier record of its key came back.
     pub(super) recalled: Tri,
     /// Its answer was written whole.

@@ -145,7 +145,7 @@ impl World {
                 Ok(())
             }
             (Submission::OpenShareState { group, .. }, Completion::ShareStateOpened(_, Ok(state))) => {
-                self.model.group_number(state.state.group, group);
+                self.model.state_opened(state.state.group, group, state.state.partition);
                 Ok(())
             }
             _ => Ok(()),

@@ -1,0 +1,186 @@
+//! The executor of the share machine's small world: it stores what it is told and reads back what it stored.
+
+use coordinator::command::{Fact, OffsetQuery};
+use coordinator::io::{
+    BuildError, Completion, EventsAppended, FoundRecord, IoError, Scanned, ScannedBatch, ScannedKind,
+    ShareState, ShareStateId, Submission,
+};
+use coordinator::reply::{Output, Reply};
+use records::ids::{Offset, PartitionId};
+
+use crate::common::{Data, World, group};
+
+impl World {
+    /// Runs rounds until nothing moves.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            self.machine.tick(self.now, &self.table, &mut self.out);
+            self.machine.finish_round(self.now, &self.table, &mut self.out);
+            let mut written = Vec::new();
+            for output in self.out.drain() {
+                match output {
+                    Output::Submit(submission) => self.queue.push_back(submission),
+                    Output::Reply(ticket, reply) => {
+                        if matches!(reply, Reply::ShareFetched(_)) {
+                            written.push(ticket);
+                        }
+                        assert!(self.replies.insert(ticket, reply).is_none(), "one answer a command");
+                    }
+                    Output::Effect(effect) => self.effects.push(effect),
+                }
+            }
+            if self.written_at_once {
+                for ticket in written {
+                    self.machine.fact(self.now, &Fact::AnswerWritten(ticket), &self.table, &mut self.out);
+                }
+            }
+            if self.slow_disk || self.queue.is_empty() {
+                self.machine.finish_round(self.now, &self.table, &mut self.out);
+                return;
+            }
+            let submission = self.queue.pop_front().unwrap();
+            self.serve_one(submission);
+        }
+    }
+
+    /// Serves what waits.
+    pub(crate) fn serve(&mut self) {
+        while let Some(submission) = self.queue.pop_front() {
+            self.serve_one(submission);
+            self.settle();
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn serve_one(&mut self, submission: Submission) {
+        let completion = self.execute(submission);
+        self.machine.complete(self.now, completion, &self.table, &mut self.out);
+    }
+
+    fn execute(&mut self, submission: Submission) -> Completion<Data> {
+        match submission {
+            Submission::OpenShareState { op, .. } if self.unreadable => {
+                Completion::ShareStateOpened(op, Err(IoError::Storage))
+            }
+            Submission::OpenShareState { op, group, partition } => {
+                let existed = self.stored.contains_key(&(group.clone(), partition));
+                let stored = self.stored.entry((group, partition)).or_default();
+                Completion::ShareStateOpened(
+                    op,
+                    Ok(ShareState {
+                        state: ShareStateId { group: 1, partition },
+                        snapshot: stored.snapshot.clone(),
+                        events: stored.events.clone(),
+                        existed,
+                    }),
+                )
+            }
+            Submission::AppendEvents { op, state, events } => {
+                if self.disk_full {
+                    return Completion::EventsAppended(op, Err(IoError::Storage));
+                }
+                let stored = self.stored.entry((group(), state.partition)).or_default();
+                stored.events.extend(events);
+                let bytes_since_snapshot = stored.events.iter().map(|event| event.len() as u64).sum();
+                Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot }))
+            }
+            Submission::WriteSnapshot { op, state, snapshot } => {
+                if self.disk_full {
+                    return Completion::EventsAppended(op, Err(IoError::Storage));
+                }
+                self.snapshots += 1;
+                let stored = self.stored.entry((group(), state.partition)).or_default();
+                stored.snapshot = Some(snapshot);
+                stored.events.clear();
+                Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot: 0 }))
+            }
+            Submission::Scan { op, partition, from, upper, bytes_max } => {
+                self.scans += 1;
+                Completion::Scanned(op, Ok(self.scan(partition, from.get(), upper.get(), bytes_max)))
+            }
+            Submission::Build { op, parts } => {
+                let built =
+                    parts.into_iter().map(|(partition, ranges)| self.build(partition, &ranges)).collect();
+                Completion::Built(op, built)
+            }
+            Submission::FindOffset { op, partition, query } => {
+                let OffsetQuery::At(at) = query else { panic!("unexpected query {query:?}") };
+                let found = self.logs[&partition].batches.iter().find(|batch| batch.time_ms >= at);
+                Completion::OffsetFound(
+                    op,
+                    Ok(found.map(|batch| FoundRecord {
+                        offset: Offset(batch.base),
+                        timestamp: batch.time_ms,
+                        leader_epoch: 0,
+                    })),
+                )
+            }
+            Submission::Sync { op, .. } => {
+                self.syncs += 1;
+                Completion::Synced(op, Ok(()))
+            }
+            Submission::DeleteShareState { op, group, .. } => {
+                self.stored.retain(|(name, _), _| *name != group);
+                Completion::ShareStateDeleted(op, Ok(()))
+            }
+            Submission::ListShareStates { op, group } => {
+                let states =
+                    self.stored.keys().filter(|(name, _)| *name == group).map(|(_, id)| *id).collect();
+                Completion::ShareStates(op, Ok(states))
+            }
+            other => panic!("the share machine does not submit {other:?}"),
+        }
+    }
+
+    fn scan(&self, partition: PartitionId, from: i64, upper: i64, bytes_max: u64) -> Scanned {
+        let mut scanned = Scanned { batches: Vec::new(), next: Offset(from) };
+        let mut bytes = 0;
+        for batch in
+            self.logs[&partition].batches.iter().filter(|batch| batch.last >= from && batch.base < upper)
+        {
+            if bytes >= bytes_max {
+                return scanned;
+            }
+            let size: u32 = match &batch.kind {
+                ScannedKind::Data(records) => records.iter().map(|record| record.bytes).sum(),
+                _ => 100,
+            };
+            bytes += u64::from(size);
+            scanned.batches.push(ScannedBatch {
+                base: Offset(batch.base),
+                last: Offset(batch.last),
+                bytes: size,
+                kind: batch.kind.clone(),
+            });
+            scanned.next = Offset(batch.last + 1);
+        }
+        scanned
+    }
+
+    fn build(&self, partition: PartitionId, ranges: &[(Offset, Offset)]) -> Result<Data, BuildError> {
+        let log = &self.logs[&partition];
+        let mut offsets = Vec::new();
+        for &(first, last) in ranges {
+            if first < log.facts.log_start {
+                return Err(BuildError::Gone(log.facts.log_start));
+            }
+            if let Some(&(from, to)) =
+                log.rotten.iter().find(|rotten| rotten.0 <= last.get() && rotten.1 >= first.get())
+            {
+                return Err(BuildError::Corrupt { first: Offset(from), last: Offset(to) });
+            }
+            offsets.extend(first.get()..=last.get());
+        }
+        for offset in &offsets {
+            let stored = log.batches.iter().any(|batch| match &batch.kind {
+                ScannedKind::Data(records) => records.iter().any(|record| record.offset.get() == *offset),
+                _ => false,
+            });
+            assert!(stored, "{offset} is asked for and is no record");
+        }
+        Ok(Data(offsets))
+    }
+}
