@@ -396,9 +396,19 @@ impl Model {
         }
     }
 
+    /// The logs were closed in order: everything written is synced.
+    pub fn closed_in_order(&mut self) {
+        self.logs.values_mut().for_each(|log| log.synced = log.end);
+        for share in self.shares.values_mut() {
+            share.sync_began(u64::MAX);
+            share.sync_ran(u64::MAX, true);
+        }
+    }
+
     /// The wall clock stepped: what is left of locks and waits after a restart is not known.
-    pub fn wall_stepped(&mut self) {
+    pub fn wall_stepped(&mut self, now: Mono) {
         self.wall_stepped = true;
+        self.shares.values_mut().for_each(|share| share.wall_stepped(now));
     }
 
     /// The broker starts again. `found` tells of each log its start, its end and its records.

@@ -338,6 +338,7 @@ impl World {
         self.trace.note(self.clock.mono(), format_args!("peace"));
         self.peace_at = Some(self.clock.mono());
         self.disk.set_capacity(u64::MAX);
+        self.disk.fail_syncs(0);
         for client in 0..self.clients.len() {
             self.turn(client, |client, turn| {
                 if let Client::Member(member) = client {

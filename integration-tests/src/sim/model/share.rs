@@ -180,16 +180,24 @@ impl Share {
         self.done_below = 0;
         let journal = std::mem::take(&mut self.journal);
         let count = journal.len() as u64;
-        let (written, lost): (Vec<Change>, Vec<Change>) = journal.into_iter().partition(|change| change.written);
-        for change in lost.into_iter().rev() {
-            let mut record = change.before;
-            if let Some(hold) = &mut record.hold {
-                hold.doubt = true;
-                hold.failed = false;
-                hold.lock_end = None;
+        let mut kept = Vec::new();
+        let mut settled = BTreeSet::new();
+        for change in journal.into_iter().rev() {
+            if change.written {
+                settled.insert(change.offset);
+                kept.push(change);
+            } else if !settled.contains(&change.offset) {
+                // What is behind it was written, and so was it, in whatever form.
+                let mut record = change.before;
+                if let Some(hold) = &mut record.hold {
+                    hold.doubt = true;
+                    hold.failed = false;
+                    hold.lock_end = None;
+                }
+                self.put(change.offset, record);
             }
-            self.put(change.offset, record);
         }
+        kept.reverse();
         // Locks of one delivery are one when they are read back: the longest holds for all.
         for offset in self.held() {
             self.amend(offset, |record| {
@@ -200,8 +208,8 @@ impl Share {
                 }
             });
         }
-        self.dropped += count - written.len() as u64;
-        self.journal = written;
+        self.dropped += count - kept.len() as u64;
+        self.journal = kept;
     }
 
     /// A power cut: of what was not synced any part may be there.
@@ -251,6 +259,22 @@ impl Share {
         }
         for record in self.records.values_mut() {
             record.not_before = record.not_before.filter(|_| !wall_stepped);
+        }
+    }
+
+    /// The wall clock stepped: a state that is read later takes what is left of its locks by it.
+    pub(super) fn wall_stepped(&mut self, now: Mono) {
+        if self.opened {
+            return;
+        }
+        self.ghosts_until = Mono(u64::MAX);
+        for offset in self.held() {
+            self.amend(offset, |record| {
+                record.not_before = None;
+                if let Some(hold) = &mut record.hold {
+                    hold.sure_until = now;
+                }
+            });
         }
     }
 
@@ -487,7 +511,8 @@ impl Share {
         self.change(offset, false, |record| {
             let Some(hold) = &mut record.hold else { return };
             hold.doubt = true;
-            let counts = counts != Tri::No && !std::mem::replace(&mut hold.failed, true);
+            let counted = std::mem::replace(&mut hold.failed, true);
+            let counts = counts != Tri::No && !counted;
             record.fail(if counts { Tri::Maybe } else { Tri::No }, limit);
         });
     }

@@ -14,7 +14,8 @@ use super::World;
 use crate::sim::breakage::Breakage;
 use crate::sim::event::Event;
 use crate::sim::model::{self, Violation};
-use crate::sim::node::offsets_partition;
+use crate::sim::node::{TOPIC, offsets_partition};
+use coordinator::limits::CONSUMER_OFFSETS;
 
 /// One disk operation in so many takes a hundred times as long.
 const SLOW_ONE_IN: u64 = 200;
@@ -168,7 +169,7 @@ impl World {
     fn run_sync(&mut self, job: u64) {
         let Some(node) = &mut self.node else { return };
         if let Some((partition, well)) = node.run_sync(job) {
-            self.trace.note(self.clock.mono(), format_args!("synced {} {well}", partition.index));
+            self.trace.note(self.clock.mono(), format_args!("synced {} {well}", named(partition)));
             self.model.sync_ran(job, well);
             if !well {
                 self.counts.failed[2] += 1;
@@ -212,11 +213,24 @@ impl World {
     }
 }
 
+/// A partition as its directory is named.
+fn named(partition: PartitionId) -> String {
+    let topic = if partition == offsets_partition() { CONSUMER_OFFSETS } else { TOPIC };
+    format!("{topic}-{}", partition.index)
+}
+
 /// A submission in a few words.
 fn describe_submission(submission: &Submission) -> String {
     match submission {
         Submission::Append { op, partition, batch, .. } => {
-            format!("{} append {} {} bytes", op.0, partition.index, batch.len())
+            format!("{} append {} {} bytes", op.0, named(*partition), batch.len())
+        }
+        Submission::Sync { op, partition } => format!("{} sync {}", op.0, named(*partition)),
+        Submission::Scan { op, partition, from, upper, bytes_max } => {
+            format!("{} scan {} {from} to {upper}, {bytes_max} bytes", op.0, named(*partition))
+        }
+        Submission::OpenShareState { op, group, partition } => {
+            format!("{} open state of {group} {}", op.0, named(*partition))
         }
         Submission::AppendEvents { op, state, events } => {
             let kinds: Vec<u8> = events.iter().filter_map(|event| event.get(1).copied()).collect();

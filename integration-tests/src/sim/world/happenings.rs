@@ -198,7 +198,11 @@ impl World {
         self.disk.fail_syncs(0);
         match end {
             // Where the disk is full, or a log is closed for writing, the next start recovers.
-            End::Clean => drop(node.logs.close()),
+            End::Clean => {
+                if node.logs.close().is_ok() {
+                    self.model.closed_in_order();
+                }
+            }
             End::Kill | End::PowerCut => drop(node),
         }
         self.note_files();
@@ -278,7 +282,7 @@ impl World {
                 let ms = self.random.pick(&[-3_600_000, -5_000, 5_000, 3_600_000]);
                 self.trace.note(self.clock.mono(), format_args!("wall clock steps {ms} ms"));
                 self.clock.step_wall(ms);
-                self.model.wall_stepped();
+                self.model.wall_stepped(self.clock.mono());
             }
             _ => self.delete_records(),
         }
