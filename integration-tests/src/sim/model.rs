@@ -94,6 +94,9 @@ pub struct Model {
     configs: BTreeMap<Arc<str>, Arc<ShareConfig>>,
     logs: BTreeMap<PartitionId, Log>,
     shares: BTreeMap<ShareId, Share>,
+    /// Share-partitions in the shard's memory before the round. Where it was dropped or read in this round, what a
+    /// word on a record does is not known.
+    open: BTreeSet<ShareId>,
     members: BTreeMap<(Arc<str>, Arc<str>), MemberView>,
     tickets: BTreeMap<Ticket, Asked>,
     closed: BTreeSet<ConnectionId>,
@@ -125,6 +128,7 @@ impl Model {
             configs: groups.iter().cloned().collect(),
             logs: partitions.iter().map(|partition| (*partition, Log::default())).collect(),
             shares,
+            open: BTreeSet::new(),
             members: BTreeMap::new(),
             tickets: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -159,14 +163,13 @@ impl Model {
                 refused.insert(*ticket);
             }
         }
-        // Where memory was dropped or read in this round, what a word on a record does is not known.
-        let mut open = open.clone();
+        self.open.clone_from(open);
         for input in inputs {
             match input {
                 Input::Command(ticket, command) => {
-                    self.command(now, *ticket, command, !refused.contains(ticket), &open);
+                    self.command(now, *ticket, command, !refused.contains(ticket));
                 }
-                Input::Completion(completion) => self.completed(completion, &mut open),
+                Input::Completion(completion) => self.completed(completion),
                 Input::Fact(fact) => self.fact(now.mono, fact),
             }
         }
@@ -181,10 +184,10 @@ impl Model {
         self.check_syncs(now.mono)
     }
 
-    fn command(&mut self, now: Now, ticket: Ticket, command: &Command, taken: bool, open: &BTreeSet<ShareId>) {
+    fn command(&mut self, now: Now, ticket: Ticket, command: &Command, taken: bool) {
         let asked = match command {
-            Command::ShareFetch(fetch) => self.share_fetch(now.mono, ticket, fetch, taken, open),
-            Command::ShareAcknowledge(acks) => self.share_acknowledge(now.mono, acks, taken, open),
+            Command::ShareFetch(fetch) => self.share_fetch(now.mono, ticket, fetch, taken),
+            Command::ShareAcknowledge(acks) => self.share_acknowledge(now.mono, acks, taken),
             Command::Produce(produce) => Asked::produce(produce),
             Command::DeleteRecords(parts) => {
                 for (partition, to) in parts {
@@ -193,8 +196,8 @@ impl Model {
                 Asked::Other
             }
             Command::Group(GroupCommand::ShareHeartbeat(beat)) => {
-                let open = self.heartbeat(now.mono, &beat.group, &beat.member, beat.epoch);
-                if open {
+                let over = self.heartbeat(now.mono, &beat.group, &beat.member, beat.epoch);
+                if over {
                     self.session_ends(&beat.group, &beat.member, false);
                 }
                 Asked::Other
@@ -223,7 +226,7 @@ impl Model {
         }
     }
 
-    fn completed(&mut self, completion: &Completion<Data>, open: &mut BTreeSet<ShareId>) {
+    fn completed(&mut self, completion: &Completion<Data>) {
         match completion {
             Completion::EventsAppended(op, result) => {
                 let Some((id, _)) = self.flushes.remove(op) else { return };
@@ -231,12 +234,12 @@ impl Model {
                     && let Some(share) = self.shares.get_mut(&id)
                 {
                     share.take_back_unwritten();
-                    open.remove(&id);
+                    self.open.remove(&id);
                 }
             }
             Completion::ShareStateOpened(_, Ok(state)) => {
                 if let Some(group) = self.numbers.get(&state.state.group) {
-                    open.remove(&(Arc::clone(group), state.state.partition));
+                    self.open.remove(&(Arc::clone(group), state.state.partition));
                 }
             }
             Completion::Synced(op, _) => {

@@ -12,7 +12,7 @@ use records::ids::PartitionId;
 
 use super::answers::{Acked, Asked};
 use super::state::Tri;
-use super::{Model, ShareId};
+use super::Model;
 
 /// A member that left by heartbeat may settle for so long (O4).
 const LEFT_MAX: Micros = Micros(1_000_000);
@@ -86,12 +86,12 @@ impl Model {
         ticket: Ticket,
         fetch: &ShareFetch,
         taken: bool,
-        open: &BTreeSet<ShareId>,
     ) -> Asked {
         let mut acked = Vec::new();
         if taken {
             if fetch.epoch == 0 {
-                self.session_opens(&fetch.group, &fetch.member);
+                let stops = fetch.key_share.is_some_and(|terms| terms.stops_at_disconnect);
+                self.session_opens(&fetch.group, &fetch.member, stops);
             }
             let view = self.member(&fetch.group, &fetch.member);
             view.heard(fetch.connection);
@@ -101,7 +101,7 @@ impl Model {
             }
             for part in fetch.parts.iter().filter(|part| !part.acks.is_empty()) {
                 let who = (&fetch.group, &fetch.member);
-                acked.push(self.apply_acks(now, who, part.partition, &part.acks, fetch.key_share.is_some(), open));
+                acked.push(self.apply_acks(now, who, part.partition, &part.acks, fetch.key_share.is_some()));
             }
             if fetch.epoch == -1 {
                 self.session_closed(&fetch.group, &fetch.member);
@@ -131,14 +131,13 @@ impl Model {
         now: Mono,
         acks: &ShareAcknowledge,
         taken: bool,
-        open: &BTreeSet<ShareId>,
     ) -> Asked {
         let mut acked = Vec::new();
         if taken {
             self.member(&acks.group, &acks.member).heard(acks.connection);
             for (partition, ranges) in &acks.parts {
                 let who = (&acks.group, &acks.member);
-                acked.push(self.apply_acks(now, who, *partition, ranges, acks.key_share, open));
+                acked.push(self.apply_acks(now, who, *partition, ranges, acks.key_share));
             }
             if acks.epoch == -1 {
                 self.session_closed(&acks.group, &acks.member);
@@ -154,10 +153,9 @@ impl Model {
         partition: PartitionId,
         ranges: &[AckRange],
         numbered: bool,
-        open: &BTreeSet<ShareId>,
     ) -> Acked {
         let id = (Arc::clone(group), partition);
-        let mut sure = open.contains(&id);
+        let mut sure = self.open.contains(&id);
         let mut acked = Acked { partition, numbered, words: Vec::new(), position: 0 };
         let Some((share, log)) = self.shares.get_mut(&id).zip(self.logs.get(&partition)) else { return acked };
         if share.config.order == ShareOrder::None && !numbered {
@@ -180,10 +178,11 @@ impl Model {
         acked
     }
 
-    /// Epoch 0: what a member held comes back where its last connection was lost with no fetch out.
-    fn session_opens(&mut self, group: &Arc<str>, member: &Arc<str>) {
+    /// Epoch 0: what a member held comes back where its last connection was lost with no fetch out, or where it stops
+    /// its work whenever it loses a session.
+    fn session_opens(&mut self, group: &Arc<str>, member: &Arc<str>, stops: bool) {
         let keyed = self.configs.get(group).is_some_and(|config| config.order == ShareOrder::Key);
-        if keyed && self.member(group, member).loss == Some(Loss::Idle) {
+        if keyed && (stops || self.member(group, member).loss == Some(Loss::Idle)) {
             self.session_ends(group, member, true);
         }
     }
@@ -198,8 +197,9 @@ impl Model {
     }
 
     pub(super) fn session_ends(&mut self, group: &Arc<str>, member: &Arc<str>, surely: bool) {
-        for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.0 == *group) {
-            share.session_ended(member, surely);
+        for (id, share) in self.shares.iter_mut().filter(|(id, _)| id.0 == *group) {
+            // What is not in memory learns of it later.
+            share.session_ended(member, surely && self.open.contains(id));
         }
     }
 
