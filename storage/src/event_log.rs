@@ -19,7 +19,6 @@ use bytes::{Buf, BufMut, Bytes};
 
 use crate::disk::{Disk, DiskFile, is_full, join};
 use crate::error::{IoContext, StorageError};
-use crate::log::write_again;
 use crate::options::EVENT_FRAME_BYTES_MAX;
 
 const MAGIC: u32 = 0x534c_4556;
@@ -87,13 +86,11 @@ struct Content {
 }
 
 impl EventLog {
-    /// Opens the newest whole generation, or nothing when there is none. After a failed sync (`rewrite`) what it holds
-    /// is written once more.
+    /// Opens the newest whole generation, or nothing when there is none.
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         directory: &str,
         name: u64,
-        rewrite: bool,
     ) -> Result<(Self, Replay), StorageError> {
         let mut log = Self {
             disk: Arc::clone(disk),
@@ -124,9 +121,6 @@ impl EventLog {
                 // For good: what was torn must not join on behind a header or frame that is written in its place.
                 file.set_len(content.valid_len).doing("cut", &path)?;
                 file.sync_data().doing("sync", &path)?;
-            }
-            if rewrite {
-                write_again(&*file, content.valid_len).doing("write again", &path)?;
             }
             log.generation = generation;
             log.file = Some(file);

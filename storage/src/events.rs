@@ -11,9 +11,9 @@ impl Logs {
     /// Opens the event log `name` (a numeric group id) beside a partition and says what is in it. It is made on the
     /// disk by the first append.
     pub fn open_events(&mut self, id: PartitionId, name: u64) -> Result<(EventsFacts, Replay), StorageError> {
-        let (disk, rewrite) = (self.disk().clone(), self.data_dir.had_failed_sync());
+        let disk = self.disk().clone();
         let open = self.open_log(id)?;
-        let (log, replay) = EventLog::open(&disk, open.log.directory(), name, rewrite)?;
+        let (log, replay) = EventLog::open(&disk, open.log.directory(), name)?;
         let facts = log.facts();
         open.events.insert(name, log);
         Ok((facts, replay))
@@ -63,7 +63,7 @@ impl Logs {
         let open = self.open_log(id)?;
         let log = match open.events.remove(&name) {
             Some(log) => log,
-            None => EventLog::open(&disk, open.log.directory(), name, false)?.0,
+            None => EventLog::open(&disk, open.log.directory(), name)?.0,
         };
         log.delete()?;
         if open.log.events().remove(&name) {

@@ -33,7 +33,7 @@ use crate::segment::Segment;
 use crate::walk;
 
 pub use read::LogSlice;
-pub(crate) use recovery::{OpenAs, stored_topic_id, write_again};
+pub(crate) use recovery::{OpenAs, stored_topic_id};
 pub(crate) use sync::Dirty;
 pub use times::TimedOffset;
 

@@ -177,7 +177,12 @@ impl Logs {
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
         let open = self.logs.get_mut(&id).ok_or(AppendError::UnknownPartition)?;
-        open.log.append(&mut batch, origin, now_ms)
+        let poisoned = open.log.is_poisoned();
+        let appended = open.log.append(&mut batch, origin, now_ms);
+        if !poisoned && open.log.is_poisoned() {
+            self.data_dir.note_failed_sync();
+        }
+        appended
     }
 
     /// Where the batches are from the one that holds `from` on, below `upper` (a high watermark or last stable
@@ -348,13 +353,15 @@ impl Logs {
             }
         }
         let files: usize = dirty.values().map(|dirty| dirty.files.len()).sum();
-        if files > SYNC_FILES_MAX {
-            self.disk().sync_all().doing("sync", "the data directory")?;
+        let synced = if files > SYNC_FILES_MAX {
+            self.disk().sync_all()
         } else {
-            for dirty in dirty.values() {
-                flush::sync(&**self.disk(), dirty).doing("sync", "a log")?;
-            }
+            dirty.values().try_for_each(|dirty| flush::sync(&**self.disk(), dirty))
+        };
+        if synced.is_err() {
+            self.data_dir.note_failed_sync();
         }
+        synced.doing("sync", "the logs")?;
         for id in dirty.keys() {
             let log = self.log_mut(*id)?;
             log.synced(log.facts().end);

@@ -28,21 +28,21 @@ fn sync(log: &mut EventLog, disk: &dyn Disk) {
 #[test]
 fn replays_what_was_written() {
     let (_, disk) = disk();
-    let (mut log, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
     assert_eq!((log.facts().existed, replay), (false, Replay::default()));
     let first = log.append(0, &[event(1), event(2)]).unwrap();
     assert!(log.append(3, &[event(3)]).unwrap() > first);
-    let (again, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (again, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
     assert_eq!(replay.events, [(0, event(1)), (0, event(2)), (3, event(3))]);
     assert_eq!(again.facts(), EventsFacts { existed: true, bytes_since_snapshot: log.since_snapshot });
-    let (other, _) = EventLog::open(&disk, "t-0", 8, false).unwrap();
+    let (other, _) = EventLog::open(&disk, "t-0", 8).unwrap();
     assert!(!other.facts().existed);
 }
 
 #[test]
 fn a_snapshot_stands_for_what_came_before() {
     let (_, disk) = disk();
-    let (mut log, _) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
     log.append(0, &[event(1)]).unwrap();
     log.snapshot(0, b"one").unwrap();
     assert_eq!(log.append(0, &[event(2)]).unwrap(), 13 + 3);
@@ -51,7 +51,7 @@ fn a_snapshot_stands_for_what_came_before() {
     assert_eq!(disk.list("t-0").unwrap().len(), 3);
     sync(&mut log, &*disk);
     assert_eq!(disk.list("t-0").unwrap().len(), 1, "what came before goes once the new one is durable");
-    let (_, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
     assert_eq!(replay, Replay { snapshot: Some((2, Bytes::from("two"))), events: vec![(2, event(3))] });
 }
 
@@ -59,17 +59,17 @@ fn a_snapshot_stands_for_what_came_before() {
 fn an_unfinished_snapshot_leaves_the_one_before_in_force() {
     for cut in 0..20 {
         let (_, disk) = disk();
-        let (mut log, _) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+        let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
         log.append(0, &[event(1)]).unwrap();
         log.snapshot(0, b"one").unwrap();
         log.append(0, &[event(2)]).unwrap();
         log.snapshot(0, b"two!").unwrap();
         disk.open("t-0/share-7.2.events").unwrap().set_len(cut).unwrap();
-        let (mut log, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+        let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
         assert_eq!(replay.snapshot, Some((0, Bytes::from("one"))));
         assert_eq!(numbers(&replay), [2]);
         log.snapshot(0, b"three").unwrap();
-        let (_, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+        let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
         assert_eq!(replay.snapshot, Some((0, Bytes::from("three"))));
     }
 }
@@ -77,20 +77,20 @@ fn an_unfinished_snapshot_leaves_the_one_before_in_force() {
 #[test]
 fn a_torn_tail_is_cut_wherever_it_tears() {
     let (_, reference) = disk();
-    let (mut log, _) = EventLog::open(&reference, "t-0", 7, false).unwrap();
+    let (mut log, _) = EventLog::open(&reference, "t-0", 7).unwrap();
     log.append(0, &[event(1)]).unwrap();
     let one = log.len;
     log.append(0, &[event(2)]).unwrap();
     for len in 0..log.len {
         let (_, disk) = disk();
-        let (mut log, _) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+        let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
         log.append(0, &[event(1)]).unwrap();
         log.append(0, &[event(2)]).unwrap();
         disk.open("t-0/share-7.0.events").unwrap().set_len(len).unwrap();
-        let (mut log, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+        let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
         assert_eq!(numbers(&replay), if len < one { vec![] } else { vec![1] });
         log.append(0, &[event(9)]).unwrap();
-        let (_, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+        let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
         assert_eq!(numbers(&replay), if len < one { vec![9] } else { vec![1, 9] });
     }
 }
@@ -98,23 +98,23 @@ fn a_torn_tail_is_cut_wherever_it_tears() {
 #[test]
 fn old_frames_do_not_join_on_behind_new_ones() {
     let (_, disk) = disk();
-    let (mut log, _) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
     log.append(0, &[event(1)]).unwrap();
     let before = log.len;
     log.append(0, &[Bytes::from("xxxx"), Bytes::from("yyyy")]).unwrap();
-    let (mut log, _) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
     // A cut whose length change did not survive, then a frame as long as the one that stood there.
     log.len = before;
     log.chain = crc32c::crc32c_append(0, &[&[0, 0, 0, 0, 0][..], &event(1)].concat());
     log.append(0, &[Bytes::from("zzzz")]).unwrap();
-    let (_, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
     assert_eq!(replay.events, [(0, event(1)), (0, Bytes::from("zzzz"))]);
 }
 
 #[test]
 fn a_failed_write_leaves_nothing_of_itself() {
     let (sim, disk) = disk();
-    let (mut log, _) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
     sim.fail_writes(1);
     assert!(log.append(0, &[event(1)]).is_err());
     log.append(0, &[event(2)]).unwrap();
@@ -125,7 +125,7 @@ fn a_failed_write_leaves_nothing_of_itself() {
         assert!(log.snapshot(0, b"s").is_err());
     }
     log.append(0, &[event(5)]).unwrap();
-    let (_, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
+    let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
     assert_eq!((numbers(&replay), replay.snapshot), (vec![2, 5], None));
 }
 
@@ -134,7 +134,7 @@ fn r14_a_newer_format_is_refused() {
     let (_, disk) = disk();
     let file = disk.create("t-0/share-7.0.events").unwrap();
     file.write_all_at(&[0x53, 0x4c, 0x45, 0x56, 0, 0, 0, 2], 0).unwrap();
-    assert!(matches!(EventLog::open(&disk, "t-0", 7, false), Err(StorageError::Damaged { .. })));
+    assert!(matches!(EventLog::open(&disk, "t-0", 7), Err(StorageError::Damaged { .. })));
 }
 
 #[test]

@@ -87,10 +87,25 @@ impl PartitionLog {
         if !left.clean {
             // The process before may have died between making the names and syncing them.
             log.dirty.directories.extend([String::new(), log.directory.clone()]);
+            log.secure_events(&entries, left.rewrite)?;
         }
         log.load(&entries, left)?;
         log.rest();
         Ok(log)
+    }
+
+    /// Event logs that an unclean stop left may be in memory only, and nobody may open them for long.
+    fn secure_events(&mut self, entries: &[Entry], rewrite: bool) -> Result<(), StorageError> {
+        for entry in entries.iter().filter(|entry| event_log::name_of(&entry.name).is_some()) {
+            let path = join(&self.directory, &entry.name);
+            let file = self.disk.open(&path).doing("open", &path)?;
+            if rewrite {
+                write_again(&*file, entry.len).doing("write again", &path)?;
+            } else {
+                self.sync_with_next([file])?;
+            }
+        }
+        Ok(())
     }
 
     /// A directory that another topic left under this name is kept under another one.
@@ -319,7 +334,7 @@ impl PartitionLog {
 ///
 /// After a failed sync the system may take what it holds in memory for written: it reads well and is lost with the
 /// power, and no later sync says so. Writing puts it on its way to the disk again.
-pub(crate) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
+fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
     let window = RECOVERY_WINDOW_BYTES as u64;
     let mut at = 0;
     while at < len {

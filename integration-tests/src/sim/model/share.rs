@@ -268,9 +268,9 @@ impl Share {
             return;
         }
         self.ghosts_until = Mono(u64::MAX);
+        self.records.values_mut().for_each(|record| record.not_before = None);
         for offset in self.held() {
             self.amend(offset, |record| {
-                record.not_before = None;
                 if let Some(hold) = &mut record.hold {
                     hold.sure_until = now;
                 }

@@ -271,7 +271,14 @@ impl World {
             4 => self.stop(),
             5 => self.end(End::Kill),
             6 => self.end(End::PowerCut),
-            7 => self.disk.fail_syncs(1),
+            7 => {
+                self.trace.note(self.clock.mono(), format_args!("the next sync fails"));
+                self.disk.fail_syncs(1);
+                // Whoever syncs next, storage itself perhaps: some log may be closed for writing from then on.
+                if let Some(node) = &mut self.node {
+                    node.poisoned = true;
+                }
+            }
             8 => {
                 self.disk.set_capacity(0);
                 let wait = Micros(self.random.between(1_000, 3_000_000));

@@ -192,6 +192,21 @@ fn r08_a_failed_sync_closes_the_log_for_writing_until_the_restart() {
 }
 
 #[test]
+fn r08_a_new_log_that_found_no_room_takes_records_once_there_is_some() {
+    for room in (0..400).step_by(20) {
+        let mut world = World::new(1);
+        world.open(1);
+        world.append(batch(1)).unwrap();
+        world.sim.set_capacity(world.sim.used() + room);
+        let first = world.logs().append(partition(1), batch(3), Origin::Client, NOW);
+        world.sim.set_capacity(u64::MAX);
+        let end = first.map_or(0, |appended| appended.last_offset.get() + 1);
+        let appended = world.logs().append(partition(1), batch(2), Origin::Client, NOW).unwrap();
+        assert_eq!(appended.base_offset, Offset(end), "room for {room} bytes");
+    }
+}
+
+#[test]
 fn r08_what_a_failed_sync_left_in_memory_is_written_again_after_a_restart() {
     for synced_events in [0, 1] {
         let mut world = World::new(1);
