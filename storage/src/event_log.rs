@@ -118,7 +118,9 @@ impl EventLog {
             let file = disk.open(&path).doing("open", &path)?;
             if content.valid_len < file_len {
                 tracing::warn!(path, lost = file_len - content.valid_len, "torn tail of an event log is cut");
+                // For good: what was torn must not join on behind a header or frame that is written in its place.
                 file.set_len(content.valid_len).doing("cut", &path)?;
+                file.sync_data().doing("sync", &path)?;
             }
             log.generation = generation;
             log.file = Some(file);

@@ -136,3 +136,25 @@ fn r14_a_newer_format_is_refused() {
     file.write_all_at(&[0x53, 0x4c, 0x45, 0x56, 0, 0, 0, 2], 0).unwrap();
     assert!(matches!(EventLog::open(&disk, "t-0", 7), Err(StorageError::Damaged { .. })));
 }
+
+#[test]
+fn a_torn_beginning_does_not_come_back_under_a_new_header() {
+    for seed in 0..200 {
+        let sim = Arc::new(SimDisk::new(seed));
+        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
+        disk.create_dir("t-0").unwrap();
+        disk.sync_dir("").unwrap();
+        let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
+        log.append(0, &[Bytes::from("old!")]).unwrap();
+        disk.sync_dir("t-0").unwrap();
+        let torn = disk.open("t-0/share-7.0.events").unwrap();
+        torn.write_all_at(&[0; 8], 0).unwrap();
+        torn.sync_data().unwrap();
+        let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+        assert_eq!(replay, Replay::default());
+        log.append(0, &[Bytes::from("newer")]).unwrap();
+        sim.crash();
+        let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+        assert!(replay.events.iter().all(|(_, body)| body == "newer"), "seed {seed}: {replay:?}");
+    }
+}
