@@ -1,7 +1,7 @@
 //! Members come and go, connections are lost: cases K14 to K25, K51 to K54, K70 to K72.
 
-use crate::common::{ACCEPT, RELEASE, World, each, offsets, range, want};
-use coordinator::command::Fact;
+use crate::common::{ACCEPT, RELEASE, Want, World, each, offsets, range, want};
+use coordinator::command::{Fact, KeyShareTerms};
 use coordinator::share::{LeftBy, ShareError};
 
 const INVALID: Option<ShareError> = Some(ShareError::InvalidRecordState);
@@ -506,5 +506,29 @@ fn k72_leave_first_settle_after() {
             w.pass_ms(1);
             assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 2)]);
         }
+    }
+}
+
+/// What it held would stay with it otherwise, and later records of its keys would go to it, which it would begin at
+/// once: it has forgotten the earlier ones.
+#[test]
+fn a_member_that_stops_at_disconnect_holds_nothing_in_a_new_session() {
+    for (restarted, count) in [(false, 2), (true, 1)] {
+        let mut w = World::keyed();
+        w.log("a a a");
+        let promise = |records_per_key_max| Want {
+            key_share: Some(KeyShareTerms { keys_max: 0, records_per_key_max, stops_at_disconnect: true }),
+            ..want(10)
+        };
+        assert_eq!(w.fetch_with("A", &promise(1)).unwrap(), [(0, 0, 1)]);
+        if restarted {
+            w.restart(500);
+        }
+        w.reopen("A");
+        let mut taken = w.fetch_with("A", &promise(2)).unwrap();
+        if taken.is_empty() {
+            taken = w.fetch_with("A", &promise(2)).unwrap();
+        }
+        assert_eq!(each(&taken), [(0, count), (1, 1)], "restarted {restarted}");
     }
 }

@@ -96,7 +96,7 @@ impl<S: Slice> ShareMachine<S> {
             };
             partition.recovered(now, facts.log_start.get(), survivors.as_ref());
             if survivors.is_none() {
-                self.adopt_holders(now, group, &partition);
+                self.adopt_holders(now, group, &mut partition);
             }
             return self.opened(number, partition);
         }
@@ -196,14 +196,17 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// After a restart: whoever holds records is a member whose connections have just been lost with a fetch out.
-    fn adopt_holders(&mut self, now: Now, group: u32, partition: &SharePartition) {
+    /// After a restart: whoever holds records is a member whose connections have just been lost with a fetch out. One
+    /// that promised to stop then, and is back, holds nothing any more.
+    fn adopt_holders(&mut self, now: Now, group: u32, partition: &mut SharePartition) {
         let since = self.started.unwrap_or(now.mono);
         let grace = Micros::from_ms(self.group(group).config.grace_ms());
         for name in partition.holder_names() {
             let number = self.member_number(group, &name);
             let member = self.member_mut(number);
-            if member.connections.is_empty() && member.gone_since.is_none() {
+            if member.stops_at_disconnect && member.session.is_some() {
+                partition.release_member(&name, now);
+            } else if member.connections.is_empty() && member.gone_since.is_none() {
                 member.gone_since = Some(since);
                 member.loss = Some(Loss::FetchOut);
                 self.timers.set(Timer::Grace(number), Some(since + grace));

@@ -58,7 +58,8 @@ impl<S: Slice> ShareMachine<S> {
             if acknowledges {
                 return Err(ShareError::InvalidRequest);
             }
-            self.open_session(now, &fetch.group, &fetch.member, fetch.connection)?
+            let stops = fetch.key_share.is_some_and(|terms| terms.stops_at_disconnect);
+            self.open_session(now, &fetch.group, &fetch.member, fetch.connection, stops)?
         } else {
             self.step_session(&fetch.group, &fetch.member, fetch.epoch, fetch.connection)?
         };
@@ -266,6 +267,7 @@ impl<S: Slice> ShareMachine<S> {
         group: &Arc<str>,
         name: &Arc<str>,
         connection: ConnectionId,
+        stops: bool,
     ) -> Result<(u32, u32), ShareError> {
         let known = self.find_member(group, name);
         let renews = known.is_some_and(|member| self.members[&member].session.is_some());
@@ -274,10 +276,11 @@ impl<S: Slice> ShareMachine<S> {
         }
         let group = self.group_number(group);
         let member = self.member_number(group, name);
-        // Its client has polled again since the loss: what it held comes back, since it cannot settle it any more.
-        // Where a fetch was out its application may be at work still, so everything stays.
-        if self.members[&member].loss == Some(Loss::Idle) && self.group(group).config.order == ShareOrder::Key
-        {
+        // Its client has polled again since the loss, or stops its work whenever it loses a session: what it held comes
+        // back, since it cannot settle it any more. Where a fetch was out its application may be at work still, so
+        // everything stays.
+        let over = stops || self.members[&member].loss == Some(Loss::Idle);
+        if over && self.group(group).config.order == ShareOrder::Key {
             self.release_all(now, member);
         }
         self.leave_parts(member);
