@@ -48,6 +48,24 @@ pub enum Served {
 }
 
 /// Requests of a client of this name panic in their handler, in tests of what a panic may touch (case B12).
+
+/// The API of a request, by what every request begins with; `None` for an ApiVersions that is too new, which is answered
+/// (KIP-511). The reader asks as soon as these bytes are there, so that nobody has to take in a body that leads nowhere.
+///
+/// # Errors
+/// For a key or a version that is not served: Kafka closes the connection.
+pub(crate) fn route(api_key: i16, api_version: i16) -> Result<Option<ApiKey>, CloseConnection> {
+    match ApiKey::route(api_key, api_version) {
+        Ok(key) => Ok(Some(key)),
+        Err(Refusal::ApiVersionsTooNew { .. }) => Ok(None),
+        Err(refusal @ (Refusal::UnknownApi { .. } | Refusal::UnsupportedVersion { .. })) => {
+            Err(CloseConnection::because(format!(
+                "request with key {api_key} version {api_version} is not served: {refusal}"
+            )))
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) const PANICKING_CLIENT: &str = "panic";
 
@@ -64,19 +82,11 @@ pub fn decode(frame: &Bytes) -> Result<Decoded, CloseConnection> {
             "malformed {what} of a request with key {api_key} version {api_version}: {error}"
         ))
     };
-    let key = match ApiKey::route(api_key, api_version) {
-        Ok(key) => key,
-        Err(Refusal::ApiVersionsTooNew { .. }) => {
-            let answer = Response::ApiVersions(protocol::response::unsupported_api_versions())
-                .encode(0, correlation_id)
-                .map_err(|error| malformed("answer", &error))?;
-            return Ok(Decoded::Answered(answer));
-        }
-        Err(refusal @ (Refusal::UnknownApi { .. } | Refusal::UnsupportedVersion { .. })) => {
-            return Err(CloseConnection::because(format!(
-                "request with key {api_key} version {api_version} is not served: {refusal}"
-            )));
-        }
+    let Some(key) = route(api_key, api_version)? else {
+        let answer = Response::ApiVersions(protocol::response::unsupported_api_versions())
+            .encode(0, correlation_id)
+            .map_err(|error| malformed("answer", &error))?;
+        return Ok(Decoded::Answered(answer));
     };
     let (header, body) = RequestHeader::decode(frame).map_err(|error| malformed("header", &error))?;
     let request = Request::decode(key, api_version, body).map_err(|error| malformed("body", &error))?;

@@ -1,6 +1,7 @@
 //! Connections: frames in, answers out in order.
 
 mod connection;
+mod fault_log;
 mod frames;
 mod listener;
 mod progress;

@@ -10,7 +10,7 @@ use coordinator::limits::Limits;
 use coordinator::share::ShareLimits;
 use coordinator::time::Micros;
 use storage::{DataDir, Disk, Logs, Metadata, Options, OsDisk, StorageError};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -24,6 +24,10 @@ use crate::executor::{Executor, Parts, Refused, serve};
 use crate::fetch_session::FetchSessions;
 use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections};
+
+/// Connections that may wait to be accepted; the system may allow fewer. A burst that overflows it makes honest clients
+/// wait for their next try.
+const BACKLOG: u32 = 4_096;
 
 /// Old records are looked for at least this often, so that a short retention is kept.
 const RETENTION_EVERY_MAX_MS: i64 = 5_000;
@@ -227,9 +231,24 @@ async fn export_metrics(address: &HostPort, stopping: watch::Receiver<bool>) -> 
 }
 
 async fn listen(config: &Config) -> Result<TcpListener, StartError> {
-    TcpListener::bind((config.listen.bind_host(), config.listen.port))
-        .await
-        .map_err(|error| listen_error(&config.listen, error))
+    let bind = async {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in lookup_host((config.listen.bind_host(), config.listen.port)).await? {
+            match listen_at(address) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    };
+    bind.await.map_err(|error| listen_error(&config.listen, error))
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 fn listen_error(address: &HostPort, error: io::Error) -> StartError {

@@ -94,3 +94,15 @@ fn an_address_that_is_taken_ends_with_1() {
     assert_eq!(code, Some(1));
     assert!(text.contains("cannot listen at"), "{text}");
 }
+
+#[test]
+fn a_log_that_cannot_be_written_does_not_end_the_broker() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", dir.path().to_str().unwrap()];
+    let mut child = sluice(&arguments).stderr(full).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("sluice ready on "), "{line:?}");
+    assert_eq!(stop(child, Signal::TERM).0, Some(0));
+}

@@ -34,14 +34,14 @@ fn a_thousand_garbage_connections_harm_nobody() {
     let address = broker.bootstrap().to_owned();
     let stop = Arc::new(AtomicBool::new(false));
     let sent = Arc::new(AtomicU64::new(0));
-    // The first second belongs to the warm-up: buffers and threads come up once.
+    // The first two seconds belong to the warm-up: buffers and threads come up once.
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             let (address, stop, sent) = (address.clone(), Arc::clone(&stop), Arc::clone(&sent));
             thread::spawn(move || attack(&address, thread as u64, &stop, &sent))
         })
         .collect();
-    pause(Duration::from_secs(1));
+    pause(Duration::from_secs(2));
     let before = broker.resident_bytes();
     let deadline = Deadline::after(Duration::from_secs(seconds));
     let mut slowest = Duration::ZERO;

@@ -38,12 +38,14 @@ struct EscapedLine {
 
 impl Write for EscapedLine {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stderr().lock().write_all(&escape(bytes, self.colours))?;
+        // A log that cannot be written (a full disk, a closed pipe) is no reason to stop serving.
+        let _ = io::stderr().lock().write_all(&escape(bytes, self.colours));
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        let _ = io::stderr().flush();
+        Ok(())
     }
 }
 

@@ -77,6 +77,7 @@ pub(super) async fn serve(
             parking: Arc::default(),
         },
     };
+    let faults = registered.faults();
     let end = {
         let reader = reader.run();
         let writer = writer::run(&stream, &progress, queue, idle_max);
@@ -101,7 +102,7 @@ pub(super) async fn serve(
         End::Quiet => Closed::Quiet,
         End::Stopping => Closed::Stopping,
         End::Fault(fault) => {
-            tracing::warn!(%peer, "closing connection: {fault}");
+            faults.tell(broker.clock.mono(), peer, &fault);
             Closed::Fault
         }
     });

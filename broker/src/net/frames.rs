@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use protocol::frame::{self, PREFIX_BYTES};
 use protocol::header::PREAMBLE_BYTES;
-use protocol::{ApiKey, Preamble, decoded_bytes_max};
+use protocol::{Preamble, decoded_bytes_max};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::admission::{Admission, Reserved};
 use crate::context::CloseConnection;
+use crate::dispatch;
 
 /// Read at once while a frame's length is not known, and least growth of the buffer of a long one: memory follows the
 /// bytes that came, not the length that was claimed.
@@ -125,9 +126,8 @@ impl FrameReader {
         }
         let preamble = Preamble::peek(head)
             .map_err(|error| CloseConnection::because(format!("malformed header: {error}")))?;
-        // What is not served is refused by dispatch once it was read, without being decoded.
-        let decoded = ApiKey::from_code(preamble.api_key).map_or(0, |key| decoded_bytes_max(key, length));
-        Ok(Some(decoded as u64))
+        let key = dispatch::route(preamble.api_key, preamble.api_version)?;
+        Ok(Some(key.map_or(0, |key| decoded_bytes_max(key, length)) as u64))
     }
 
     /// How much may be read next: of a long frame as much as came already, so that memory follows the sender.

@@ -31,7 +31,6 @@ pub async fn serve(
     let mut told = false;
     loop {
         let accepted = tokio::select! {
-            biased;
             _ = stopping.wait_for(|stopping| *stopping) => break,
             Some(_) = tasks.join_next() => continue,
             accepted = accept(&listener, &room) => accepted,

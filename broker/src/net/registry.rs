@@ -8,11 +8,14 @@ use coordinator::command::ConnectionId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::fault_log::FaultLog;
+
 /// The open connections.
 #[derive(Debug, Default)]
 pub struct Connections {
     open: Mutex<HashMap<ConnectionId, Arc<Notify>>>,
     id_last: AtomicU64,
+    faults: FaultLog,
 }
 
 /// A connection's place among the open ones; it leaves when this is dropped.
@@ -46,6 +49,11 @@ impl Connections {
 }
 
 impl Registered {
+    /// Where faults of clients are told.
+    pub(super) fn faults(&self) -> &FaultLog {
+        &self.connections.faults
+    }
+
     /// Waits until someone closes this connection.
     pub(super) async fn closed(&self) {
         self.closed.notified().await;

@@ -12,6 +12,8 @@ use super::{Disk, DiskFile, DiskLock, Entry};
 #[derive(Debug)]
 pub struct OsDisk {
     root: PathBuf,
+    /// The directory itself, open: what must be synced can be, even when no further file can be opened.
+    handle: File,
 }
 
 impl OsDisk {
@@ -19,7 +21,7 @@ impl OsDisk {
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Self> {
         let root = root.into();
         std::fs::create_dir_all(&root)?;
-        Ok(Self { root })
+        Ok(Self { handle: File::open(&root)?, root })
     }
 
     /// The directory.
@@ -82,12 +84,16 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        File::open(self.at(path))?.sync_all()
+        match File::open(self.at(path)) {
+            Ok(directory) => directory.sync_all(),
+            // Want of handles is no failed sync, and must not close a log for good.
+            Err(error) if is_out_of_handles(&error) => self.sync_all(),
+            Err(error) => Err(error),
+        }
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        rustix::fs::syncfs(File::open(&self.root)?)?;
-        Ok(())
+        Ok(rustix::fs::syncfs(&self.handle)?)
     }
 
     fn lock(&self, path: &str) -> io::Result<Box<dyn DiskLock>> {
@@ -99,6 +105,11 @@ impl Disk for OsDisk {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+fn is_out_of_handles(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 #[derive(Debug)]
