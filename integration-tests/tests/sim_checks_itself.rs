@@ -10,7 +10,7 @@ const SEEDS_MAX: u64 = 60;
 /// What each breakage may be found as.
 fn rules(breakage: Breakage) -> &'static [Rule] {
     match breakage {
-        Breakage::LostAnswerTakenAsWritten => &[Rule::Redelivery],
+        Breakage::LostAnswerTakenAsWritten => &[Rule::Redelivery, Rule::Lost],
         Breakage::GrantedToTwo => &[Rule::Exclusive, Rule::Forgotten, Rule::Limit, Rule::Redelivery, Rule::Order],
         Breakage::SettlingForgotten => &[Rule::Forgotten],
         Breakage::GrantsForgotten => &[Rule::Exclusive, Rule::Order, Rule::Redelivery],
@@ -30,6 +30,7 @@ fn is_found(breakage: Breakage) {
     for seed in 0..SEEDS_MAX {
         let report = sim::run(seed, Some(breakage));
         if let Some(violation) = report.violation {
+            println!("{breakage:?} is found with seed {seed}: {violation}");
             assert!(rules(breakage).contains(&violation.rule), "seed {seed}, {breakage:?}: {violation}");
             return;
         }

@@ -26,6 +26,8 @@ pub enum Event {
     Written { connection: ConnectionId, ticket: Ticket },
     /// An answer reaches the client.
     Receives { connection: ConnectionId, request: RequestId, reply: Box<Reply<Data>> },
+    /// A connection breaks.
+    Breaks { connection: ConnectionId },
     /// The broker learns that a connection is gone.
     BrokerNotices { connection: ConnectionId },
     /// The client learns it.

@@ -164,6 +164,7 @@ impl Model {
             }
         }
         self.open.clone_from(open);
+        self.logs.values_mut().for_each(|log| log.start_before = log.start);
         for input in inputs {
             match input {
                 Input::Command(ticket, command) => {

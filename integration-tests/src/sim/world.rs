@@ -194,6 +194,10 @@ impl World {
                 Ok(())
             }
             Event::Receives { connection, request, reply } => self.receives(connection, request, *reply),
+            Event::Breaks { connection } => {
+                self.break_connection(connection);
+                Ok(())
+            }
             Event::BrokerNotices { connection } => {
                 self.broker_notices(connection);
                 Ok(())

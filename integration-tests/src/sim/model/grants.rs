@@ -54,7 +54,7 @@ impl Model {
                     self.check_grant(now, terms, &id, offset, range.count)?;
                     // A grant of before a restart that was never answered may recall it unseen.
                     let ghosts = self.shares.get(&id).is_some_and(|share| now < share.ghosts_until);
-                    let doubt = doubt || (ghosts && terms.per_key_max > 1);
+                    let recalled = if ghosts && terms.per_key_max > 1 { Tri::Maybe } else { Tri::No };
                     let hold = Hold {
                         member: Arc::clone(&terms.member),
                         ticket: terms.ticket,
@@ -63,7 +63,7 @@ impl Model {
                         doubt,
                         doubted: false,
                         failed: false,
-                        recalled: Tri::No,
+                        recalled,
                         written: false,
                         since: terms.since,
                         lock_end: None,
@@ -101,9 +101,13 @@ impl Model {
         let broken = |rule, text: String| {
             Err(Violation::new(rule, format!("{offset} of {} {} goes to {member}: {text}", id.0, id.1.index)))
         };
-        let Some(seen) = log.records.get(&offset).filter(|_| offset >= log.start) else {
+        let Some(seen) = log.records.get(&offset).filter(|_| offset >= log.start_before) else {
             return broken(Rule::Content, "there is no such record".to_owned());
         };
+        if offset < log.start {
+            // It left the log in this very round, behind the answer perhaps.
+            return Ok(());
+        }
         let record = share.record(offset);
         if record.settled == Tri::Yes {
             return broken(Rule::Forgotten, format!("it is done: {record:?}"));

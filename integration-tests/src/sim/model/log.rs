@@ -15,6 +15,8 @@ pub(super) struct Log {
     pub(super) keys: BTreeMap<KeyHash, BTreeSet<i64>>,
     /// First offset.
     pub(super) start: i64,
+    /// The same before the round at work.
+    pub(super) start_before: i64,
     /// A cut to there was asked for: what lies below may be gone.
     pub(super) start_asked: i64,
     /// Written end.

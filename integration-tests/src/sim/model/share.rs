@@ -546,13 +546,15 @@ impl Share {
         }
         // All records of a lock come back before those behind them are recalled, one lock after another.
         for lock in expired.into_values() {
-            let lock: Vec<(i64, Tri)> =
-                lock.into_iter().filter(|(offset, _)| self.record(*offset).hold.is_some()).collect();
-            for &(offset, counts) in &lock {
+            let lock: Vec<(i64, Tri, bool)> = lock
+                .into_iter()
+                .filter_map(|(offset, counts)| Some((offset, counts, self.record(offset).hold?.doubt)))
+                .collect();
+            for &(offset, counts, _) in &lock {
                 self.comes_back(offset, counts);
             }
-            for (offset, _) in lock {
-                self.recall_behind(offset, log, Tri::Yes);
+            for (offset, _, doubt) in lock {
+                self.recall_behind(offset, log, if doubt { Tri::Maybe } else { Tri::Yes });
             }
         }
     }

@@ -309,14 +309,19 @@ impl World {
         }
     }
 
-    /// A client does not read for a while.
+    /// A client does not read for a while; its connection may break before it does again.
     fn stall_some_connection(&mut self) {
         let alive = self.net.alive();
         if alive.is_empty() {
             return;
         }
         let connection = alive[self.random.index(alive.len())];
-        let until = self.clock.mono() + Micros(self.random.pick(&[500_000, 5_000_000, 40_000_000]));
+        let length_us = self.random.pick(&[500_000, 5_000_000, 40_000_000]);
+        let until = self.clock.mono() + Micros(length_us);
+        if self.random.percent(60) {
+            let wait = Micros(self.random.between(1, length_us));
+            self.clock.after(wait, Event::Breaks { connection });
+        }
         self.trace.note(self.clock.mono(), format_args!("connection {} stalls until {until:?}", connection.0));
         if let Some(state) = self.net.get_mut(connection) {
             state.stalled_until = until;
