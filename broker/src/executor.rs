@@ -5,7 +5,7 @@
 
 mod control;
 mod data;
-mod flush;
+pub mod flush;
 mod handle;
 mod mailbox;
 mod pool;

@@ -9,5 +9,6 @@ pub mod order_checker;
 pub mod process;
 pub mod real_time;
 pub mod share_run;
+pub mod sim;
 pub mod test_broker;
 pub mod tidy;

@@ -14,12 +14,15 @@ use crate::options::Options;
 const LOCK: &str = ".lock";
 const META: &str = "meta.properties";
 const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+/// Says that a sync failed since the last orderly stop: what stood in memory then may never reach the disk by itself.
+const SYNC_FAILED: &str = ".sluice_sync_failed";
 
 /// A locked data directory. The lock lives as long as this does.
 #[derive(Debug)]
 pub struct DataDir {
     disk: Arc<dyn Disk>,
     clean: bool,
+    sync_failed: bool,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -35,7 +38,8 @@ impl DataDir {
             Err(error) => return Err(error).doing("lock", LOCK),
         };
         let clean = disk.read(CLEAN_SHUTDOWN).doing("read", CLEAN_SHUTDOWN)?.is_some();
-        Ok(Self { disk, clean, _lock: lock })
+        let sync_failed = disk.read(SYNC_FAILED).doing("read", SYNC_FAILED)?.is_some();
+        Ok(Self { disk, clean, sync_failed, _lock: lock })
     }
 
     /// The disk behind it.
@@ -48,6 +52,20 @@ impl DataDir {
     #[must_use]
     pub fn was_clean(&self) -> bool {
         self.clean
+    }
+
+    /// Whether a sync failed since the last orderly stop.
+    #[must_use]
+    pub fn had_failed_sync(&self) -> bool {
+        self.sync_failed
+    }
+
+    /// Leaves word for the next start that a sync failed. It needs no sync itself: it tells of bytes that are good in
+    /// the system's memory alone, and it is there as long as they are.
+    pub(crate) fn note_failed_sync(&self) {
+        if let Err(error) = self.disk.create(SYNC_FAILED) {
+            tracing::error!(%error, "cannot leave word of a failed sync");
+        }
     }
 
     /// Checks `meta.properties` against the options, or writes it into a new directory. It is not synced then: what a
@@ -79,6 +97,9 @@ impl DataDir {
 
     /// Says that everything is synced and every checkpoint written.
     pub(crate) fn mark_clean(&self, boot: u64) -> Result<(), StorageError> {
+        if self.disk.read(SYNC_FAILED).doing("read", SYNC_FAILED)?.is_some() {
+            self.disk.remove_file(SYNC_FAILED).doing("remove", SYNC_FAILED)?;
+        }
         let text = format!("{{\"version\":0,\"brokerEpoch\":{boot}}}");
         self.disk.write_atomic(CLEAN_SHUTDOWN, text.as_bytes()).doing("write", CLEAN_SHUTDOWN)
     }

@@ -1,7 +1,7 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -38,10 +38,12 @@ pub struct Logs {
     pub(crate) data_dir: DataDir,
     pub(crate) options: Options,
     boot: Boot,
-    pub(crate) logs: HashMap<PartitionId, OpenLog>,
+    pub(crate) logs: BTreeMap<PartitionId, OpenLog>,
     pub(crate) cache: BatchCache,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
+    /// A log start moved, and its file could not be written yet.
+    log_starts_unwritten: bool,
     ends: OffsetCheckpoint,
     cleaned: OffsetCheckpoint,
 }
@@ -64,12 +66,13 @@ impl Logs {
         let logs = Self {
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
+            log_starts_unwritten: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             cache: BatchCache::new(options.batch_cache_bytes),
             options,
             boot,
-            logs: HashMap::new(),
+            logs: BTreeMap::new(),
             data_dir,
         };
         for entry in logs.disk().list("").doing("list", "the data directory")? {
@@ -125,6 +128,7 @@ impl Logs {
             cleaned: self.cleaned.get(&name).copied(),
             end: self.ends.get(&name).copied(),
             leader_epoch: self.boot.leader_epoch,
+            rewrite: self.data_dir.had_failed_sync(),
         };
         let log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
         let facts = log.facts();
@@ -173,7 +177,12 @@ impl Logs {
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
         let open = self.logs.get_mut(&id).ok_or(AppendError::UnknownPartition)?;
-        open.log.append(&mut batch, origin, now_ms)
+        let poisoned = open.log.is_poisoned();
+        let appended = open.log.append(&mut batch, origin, now_ms);
+        if !poisoned && open.log.is_poisoned() {
+            self.data_dir.note_failed_sync();
+        }
+        appended
     }
 
     /// Where the batches are from the one that holds `from` on, below `upper` (a high watermark or last stable
@@ -233,7 +242,7 @@ impl Logs {
         let log = self.log_mut(id)?;
         let before = log.facts().log_start;
         let start = log.move_start(to)?;
-        if start > before {
+        if start > before || self.log_starts_unwritten {
             self.write_log_starts()?;
             self.log_mut(id)?.remove_segments_below_start()?;
         }
@@ -253,7 +262,7 @@ impl Logs {
                 Err(error) => tracing::error!(log = open.log.directory(), %error, "retention failed"),
             }
         }
-        if !moved.is_empty() {
+        if !moved.is_empty() || self.log_starts_unwritten {
             self.write_log_starts()?;
             for id in &moved {
                 self.log_mut(*id)?.remove_segments_below_start()?;
@@ -282,6 +291,7 @@ impl Logs {
         if let Err(error) = result.result {
             tracing::error!(log = open.log.directory(), %error, "sync failed, log is closed for writing");
             open.log.poison();
+            self.data_dir.note_failed_sync();
             return Err(StorageError::Poisoned);
         }
         for (name, generation) in result.events {
@@ -316,7 +326,12 @@ impl Logs {
                 changed |= self.log_starts.insert(open.name.clone(), start) != Some(start);
             }
         }
-        if changed { self.store_log_starts() } else { Ok(()) }
+        self.log_starts_unwritten |= changed;
+        if self.log_starts_unwritten {
+            self.store_log_starts()?;
+            self.log_starts_unwritten = false;
+        }
+        Ok(())
     }
 
     fn store_log_starts(&self) -> Result<(), StorageError> {
@@ -338,13 +353,15 @@ impl Logs {
             }
         }
         let files: usize = dirty.values().map(|dirty| dirty.files.len()).sum();
-        if files > SYNC_FILES_MAX {
-            self.disk().sync_all().doing("sync", "the data directory")?;
+        let synced = if files > SYNC_FILES_MAX {
+            self.disk().sync_all()
         } else {
-            for dirty in dirty.values() {
-                flush::sync(&**self.disk(), dirty).doing("sync", "a log")?;
-            }
+            dirty.values().try_for_each(|dirty| flush::sync(&**self.disk(), dirty))
+        };
+        if synced.is_err() {
+            self.data_dir.note_failed_sync();
         }
+        synced.doing("sync", "the logs")?;
         for id in dirty.keys() {
             let log = self.log_mut(*id)?;
             log.synced(log.facts().end);

@@ -10,7 +10,7 @@ use super::Data;
 
 /// The syncs that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Flushes {
+pub struct Flushes {
     partitions: HashMap<PartitionId, Flush>,
 }
 
@@ -24,7 +24,7 @@ struct Flush {
 
 impl Flushes {
     /// Takes a sync: a completion where nothing is to be done, else perhaps a job to run.
-    pub(crate) fn begin(
+    pub fn begin(
         &mut self,
         logs: &mut Logs,
         op: OpId,
@@ -38,7 +38,7 @@ impl Flushes {
     }
 
     /// Takes a job's result back: the completions of all that it covers, and perhaps the next job.
-    pub(crate) fn end(
+    pub fn end(
         &mut self,
         logs: &mut Logs,
         result: SyncResult,
@@ -56,7 +56,8 @@ impl Flushes {
     }
 
     /// Whether any job runs.
-    pub(crate) fn is_idle(&self) -> bool {
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
         self.partitions.is_empty()
     }
 

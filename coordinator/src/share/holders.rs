@@ -23,6 +23,14 @@ pub(crate) struct Holders {
 pub(crate) struct Survivor {
     pub(crate) since: Mono,
     pub(crate) ends: Option<Mono>,
+    /// The broker was restarted since it was granted.
+    pub(crate) restarted: bool,
+}
+
+impl Survivor {
+    pub(crate) fn of(lock: &Lock) -> Self {
+        Self { since: lock.since, ends: lock.ends, restarted: lock.restarted }
+    }
 }
 
 /// A member that holds records, or asked for some.
@@ -153,7 +161,7 @@ impl Holders {
         lock.records -= 1;
         let (holder, ends, empty) = (lock.holder, lock.ends, lock.records == 0);
         if empty {
-            self.ended.push((lock.delivery, Survivor { since: lock.since, ends }));
+            self.ended.push((lock.delivery, Survivor::of(lock)));
             self.locks.remove(&number);
             if let Some(ends) = ends {
                 self.timers.remove(&(ends, number));

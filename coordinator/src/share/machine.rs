@@ -291,7 +291,7 @@ impl<S: Slice> ShareMachine<S> {
         self.started.get_or_insert(now.mono);
         match completion {
             Completion::ShareStateOpened(op, result) => self.state_opened(now, op, result, logs, out),
-            Completion::OffsetFound(op, result) => self.start_found(now, op, result, logs, out),
+            Completion::OffsetFound(op, result) => self.start_found(now, op, result, logs),
             Completion::Scanned(op, result) => self.scan_done(now, op, result, logs),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
             Completion::Synced(op, _) => self.synced(op),

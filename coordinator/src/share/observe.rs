@@ -176,7 +176,12 @@ impl SharePartition {
         for (number, delivery, wall_ms, lock_ms) in locks {
             match survivors {
                 Some(survivors) => match survivors.get(&delivery) {
-                    Some(&Survivor { since, ends: Some(ends) }) => self.holders.begin(number, since, ends),
+                    Some(&Survivor { since, ends: Some(ends), restarted }) => {
+                        self.holders.begin(number, since, ends);
+                        if restarted {
+                            self.holders.set_restarted(number);
+                        }
+                    }
                     Some(Survivor { ends: None, .. }) => {}
                     None => self.return_lock(number, false, now),
                 },
@@ -202,11 +207,7 @@ impl SharePartition {
         known: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, Survivor> {
         ended.extend(self.holders.take_ended());
-        ended.extend(
-            self.holders
-                .locks()
-                .map(|(_, lock)| (lock.delivery, Survivor { since: lock.since, ends: lock.ends })),
-        );
+        ended.extend(self.holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
         let mut survivors: BTreeMap<u64, Survivor> = BTreeMap::new();
         for (delivery, lock) in
             ended.into_iter().filter(|(delivery, lock)| lock.ends.is_some() || known(*delivery))

@@ -360,6 +360,40 @@ fn a_lock_goes_on_when_only_its_share_partition_was_loaded_anew() {
 }
 
 #[test]
+fn a_lock_goes_on_when_its_share_partition_could_not_be_read_at_first() {
+    let mut w = World::keyed();
+    w.log("a b");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.disk_full = true;
+    w.unreadable = true;
+    let refused = w.acknowledge("A", vec![range(0, 0, RELEASE)], None, false).unwrap();
+    assert_eq!(refused.parts[0].error, Some(ShareError::Unavailable));
+    w.disk_full = false;
+    w.unreadable = false;
+    // The wall clock has nothing to do with it while the broker runs.
+    w.now.wall_ms += 3_600_000;
+    w.pass_ms(1_000);
+    assert_eq!(w.fetch("B", 10), [(1, 1, 1)]);
+    assert_eq!(w.ack("A", 0, 0, ACCEPT), None, "A's lease stood all the time");
+}
+
+#[test]
+fn a_delivery_that_a_restart_ended_does_not_count_when_the_disk_fails_later() {
+    let mut w = World::keyed();
+    w.log("a b");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.restart(0);
+    w.fetch_with("B", &Want { epoch: Some(0), ..want(0) }).unwrap();
+    w.set_epoch("B", 1);
+    w.disk_full = true;
+    let ticket = w.send("B", &want(1));
+    assert!(w.fetched("B", ticket).unwrap().unwrap().parts[0].error.is_some());
+    w.disk_full = false;
+    w.pass_ms(30_000);
+    assert_eq!(w.fetch("B", 1), [(0, 0, 1)]);
+}
+
+#[test]
 fn a_failed_append_takes_back_what_was_decided_behind_it() {
     let mut w = World::keyed();
     w.log("a b c");

@@ -84,6 +84,8 @@ pub struct World {
     pub slow_disk: bool,
     /// Appends of events fail.
     pub disk_full: bool,
+    /// Stored share state cannot be read.
+    pub unreadable: bool,
     pub scans: usize,
     pub syncs: usize,
     pub snapshots: usize,
@@ -183,6 +185,7 @@ impl World {
             written_at_once: true,
             slow_disk: false,
             disk_full: false,
+            unreadable: false,
             scans: 0,
             syncs: 0,
             snapshots: 0,

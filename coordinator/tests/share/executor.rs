@@ -62,6 +62,9 @@ impl World {
 
     fn execute(&mut self, submission: Submission) -> Completion<Data> {
         match submission {
+            Submission::OpenShareState { op, .. } if self.unreadable => {
+                Completion::ShareStateOpened(op, Err(IoError::Storage))
+            }
             Submission::OpenShareState { op, group, partition } => {
                 let existed = self.stored.contains_key(&(group.clone(), partition));
                 let stored = self.stored.entry((group, partition)).or_default();

@@ -509,6 +509,22 @@ fn k72_leave_first_settle_after() {
     }
 }
 
+#[test]
+fn s20_after_a_crash_the_grace_begins_with_the_last_loss() {
+    let mut w = World::keyed();
+    w.log("a");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.restart(0);
+    // Nobody fetches yet, so nobody knows what A holds; it loses its connection all the same.
+    let heart = w.heartbeat_connection("A");
+    w.pass_ms(5_000);
+    w.close(heart);
+    w.pass_ms(7_499);
+    assert_eq!(w.fetch("B", 1), []);
+    w.pass_ms(1);
+    assert_eq!(w.fetch("B", 1), [(0, 0, 1)]);
+}
+
 /// What it held would stay with it otherwise, and later records of its keys would go to it, which it would begin at
 /// once: it has forgotten the earlier ones.
 #[test]

@@ -335,3 +335,29 @@ fn a_record_recalled_before_its_answer_went_out_was_never_delivered() {
     );
     assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 1)], "nobody has to wait for it, and it does not count");
 }
+
+#[test]
+fn a_backoff_behind_a_snapshot_survives_a_restart() {
+    for snapshots in [false, true] {
+        for key in ["a", "-"] {
+            let mut w = World::keyed();
+            (w.config.backoff_ms, w.config.backoff_max_ms) = (300, 1_000);
+            if snapshots {
+                w.limits.snapshot_after_bytes = 1;
+            }
+            w.restart(0);
+            w.log(key);
+            w.fetch("A", 1);
+            w.ack("A", 0, 0, RELEASE);
+            w.pass_ms(300);
+            assert_eq!(w.fetch("A", 1), [(0, 0, 2)]);
+            w.ack("A", 0, 0, RELEASE);
+            w.restart(200);
+            assert_eq!(w.fetch("B", 10), [], "snapshots {snapshots}, key {key}");
+            w.pass_ms(399);
+            assert_eq!(w.fetch("B", 10), [], "snapshots {snapshots}, key {key}");
+            w.pass_ms(1);
+            assert_eq!(w.fetch("B", 10), [(0, 0, 3)]);
+        }
+    }
+}

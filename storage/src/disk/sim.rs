@@ -101,6 +101,12 @@ impl SimDisk {
         self.state.lock().capacity = bytes;
     }
 
+    /// Bytes that all files take.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.state.lock().used
+    }
+
     /// The next `count` writes fail after a part of the bytes was written.
     pub fn fail_writes(&self, count: u32) {
         self.state.lock().failing_writes = count;

@@ -36,6 +36,9 @@ pub(crate) struct OpenAs {
     pub(crate) end: Option<Offset>,
     /// The broker's epoch.
     pub(crate) leader_epoch: i32,
+    /// A sync failed in a life before: what is recovered must be written once more, or a later sync would say that it
+    /// is on the disk while it is in memory only.
+    pub(crate) rewrite: bool,
 }
 
 impl PartitionLog {
@@ -84,10 +87,25 @@ impl PartitionLog {
         if !left.clean {
             // The process before may have died between making the names and syncing them.
             log.dirty.directories.extend([String::new(), log.directory.clone()]);
+            log.secure_events(&entries, left.rewrite)?;
         }
         log.load(&entries, left)?;
         log.rest();
         Ok(log)
+    }
+
+    /// Event logs that an unclean stop left may be in memory only, and nobody may open them for long.
+    fn secure_events(&mut self, entries: &[Entry], rewrite: bool) -> Result<(), StorageError> {
+        for entry in entries.iter().filter(|entry| event_log::name_of(&entry.name).is_some()) {
+            let path = join(&self.directory, &entry.name);
+            let file = self.disk.open(&path).doing("open", &path)?;
+            if rewrite {
+                write_again(&*file, entry.len).doing("write again", &path)?;
+            } else {
+                self.sync_with_next([file])?;
+            }
+        }
+        Ok(())
     }
 
     /// A directory that another topic left under this name is kept under another one.
@@ -116,7 +134,7 @@ impl PartitionLog {
             (true, None) => self.end,
             (_, from) => {
                 let from = from.unwrap_or_else(|| self.segment_below(left.recovery_point));
-                self.recover(from)?
+                self.recover(from, left.rewrite)?
             }
         };
         self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
@@ -236,7 +254,7 @@ impl PartitionLog {
 
     /// Checks every batch from segment `from` on, rebuilds those segments' indexes, and cuts at the first bytes
     /// that are no valid batch. The base offset of what was checked.
-    fn recover(&mut self, from: usize) -> Result<Offset, StorageError> {
+    fn recover(&mut self, from: usize, rewrite: bool) -> Result<Offset, StorageError> {
         let interval = self.config.index_interval_bytes;
         let cleaned = self.cleaned;
         self.rebuild_indexes(from)?;
@@ -259,6 +277,9 @@ impl PartitionLog {
             let indexes = segment.index_files().doing("write", &self.directory)?;
             let file = Arc::clone(segment.log_file().doing("open", &self.directory)?);
             segment.close();
+            if rewrite {
+                write_again(&*file, segment.size()).doing("write again", &self.directory)?;
+            }
             if let Some(reason) = broken {
                 let position = segment.size();
                 tracing::warn!(log = segment.log_path(), position, lost = len - position, reason, "log cut");
@@ -307,6 +328,22 @@ impl PartitionLog {
         }
         Ok(())
     }
+}
+
+/// Writes the first `len` bytes of a file once more and syncs them.
+///
+/// After a failed sync the system may take what it holds in memory for written: it reads well and is lost with the
+/// power, and no later sync says so. Writing puts it on its way to the disk again.
+fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
+    let window = RECOVERY_WINDOW_BYTES as u64;
+    let mut at = 0;
+    while at < len {
+        let mut bytes = vec![0; window.min(len - at) as usize];
+        file.read_exact_at(&mut bytes, at)?;
+        file.write_all_at(&bytes, at)?;
+        at += bytes.len() as u64;
+    }
+    file.sync_data()
 }
 
 /// The topic id in a directory's `partition.metadata`.

@@ -192,11 +192,16 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// Forgets members of which nothing is left.
+    /// Forgets members of which nothing is left. One that has lost its connections is known until its grace is over,
+    /// whatever it holds: a share-partition that is loaded later may show it as a holder.
     pub(super) fn forget_members(&mut self) {
         let fading = std::mem::take(&mut self.fading);
         let idle = fading.into_iter().filter(|number| {
-            self.members.get(number).is_some_and(|member| member.is_idle() && !self.holds_anything(member))
+            !self.timers.is_set(Timer::Grace(*number))
+                && self
+                    .members
+                    .get(number)
+                    .is_some_and(|member| member.is_idle() && !self.holds_anything(member))
         });
         for number in idle.collect::<Vec<_>>() {
             if let Some(member) = self.members.remove(&number) {

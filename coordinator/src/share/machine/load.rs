@@ -84,7 +84,7 @@ impl<S: Slice> ShareMachine<S> {
                 facts.ok_or(ShareError::UnknownPartition)?,
             ))
         });
-        let Ok((state, mut partition, facts)) = loaded else { return self.load_failed(number, out) };
+        let Ok((state, mut partition, facts)) = loaded else { return self.load_failed(now, number) };
         let Some(part) = self.parts.get_mut(&number) else { return };
         part.store = Some(state.state);
         part.event_bytes = state.events.iter().map(|event| event.len() as u64).sum();
@@ -118,7 +118,6 @@ impl<S: Slice> ShareMachine<S> {
         op: OpId,
         result: Result<Option<FoundRecord>, IoError>,
         logs: &LogTable,
-        out: &mut Outbox<S>,
     ) {
         let Some(Op::Start(number, generation)) = self.ops.remove(&op) else { return };
         let Some(part) = self.parts.get(&number).filter(|part| part.generation == generation) else { return };
@@ -127,7 +126,7 @@ impl<S: Slice> ShareMachine<S> {
             (Ok(found), Some(end)) => {
                 self.start_part(now, number, found.map_or(end, |found| found.offset).get());
             }
-            _ => self.load_failed(number, out),
+            _ => self.load_failed(now, number),
         }
     }
 
@@ -146,10 +145,14 @@ impl<S: Slice> ShareMachine<S> {
         self.wake_describes(number);
     }
 
-    /// Who asked is told; the next request tries again.
-    fn load_failed(&mut self, number: u32, _out: &mut Outbox<S>) {
+    /// Who asked is told; the next request tries again. Where memory was dropped while the broker runs it is read
+    /// again in a while, since what is known of its locks is in no file.
+    fn load_failed(&mut self, now: Now, number: u32) {
         let Some(part) = self.parts.get_mut(&number) else { return };
-        part.state = PartState::Closed;
+        if let PartState::Opening(Some(survivors)) = std::mem::replace(&mut part.state, PartState::Closed) {
+            part.state = PartState::Broken(survivors);
+            self.timers.set(Timer::Reload(number), Some(now.mono + RELOAD_AFTER));
+        }
         for ask in part.asks.clone() {
             self.impatient(ask);
         }

@@ -48,6 +48,10 @@ impl Timers {
         }
     }
 
+    pub(super) fn is_set(&self, timer: Timer) -> bool {
+        self.times.contains_key(&timer)
+    }
+
     pub(super) fn next(&self) -> Option<Mono> {
         self.queue.first().map(|next| next.0)
     }

@@ -1,5 +1,6 @@
 //! Appending and reading.
 
+use bytes::Bytes;
 use records::{BatchView, Codec, TimestampType};
 
 use crate::testing::{NOW, World, batch, batch_of, partition, producer_batch, spans};
@@ -188,6 +189,51 @@ fn r08_a_failed_sync_closes_the_log_for_writing_until_the_restart() {
     world.power_cut();
     assert_eq!(spans(&world.read_all(Offset(0))), [(0, 2)]);
     world.append(batch(1)).unwrap();
+}
+
+#[test]
+fn r08_a_new_log_that_found_no_room_takes_records_once_there_is_some() {
+    for room in (0..400).step_by(20) {
+        let mut world = World::new(1);
+        world.open(1);
+        world.append(batch(1)).unwrap();
+        world.sim.set_capacity(world.sim.used() + room);
+        let first = world.logs().append(partition(1), batch(3), Origin::Client, NOW);
+        world.sim.set_capacity(u64::MAX);
+        let end = first.map_or(0, |appended| appended.last_offset.get() + 1);
+        let appended = world.logs().append(partition(1), batch(2), Origin::Client, NOW).unwrap();
+        assert_eq!(appended.base_offset, Offset(end), "room for {room} bytes");
+    }
+}
+
+#[test]
+fn r08_what_a_failed_sync_left_in_memory_is_written_again_after_a_restart() {
+    for synced_events in [0, 1] {
+        let mut world = World::new(1);
+        world.logs().open_events(partition(0), 7).unwrap();
+        world.append(batch(3)).unwrap();
+        for event in [b"a", b"b"].iter().take(synced_events) {
+            world.logs().append_events(partition(0), 7, 0, &[Bytes::copy_from_slice(&event[..])]).unwrap();
+        }
+        world.sync();
+        world.append(batch(2)).unwrap();
+        world.logs().append_events(partition(0), 7, 0, &[Bytes::from_static(b"c")]).unwrap();
+        world.sim.fail_syncs(2);
+        let result = world.logs().sync_job(partition(0)).unwrap().unwrap().run();
+        assert!(result.is_err());
+        assert!(world.logs().sync_done(result).is_err());
+        world.sim.fail_syncs(0);
+        world.kill();
+        world.logs().open_events(partition(0), 7).unwrap();
+        assert_eq!(spans(&world.read_all(Offset(0))), [(0, 2), (3, 4)], "it is in memory");
+        world.append(batch(1)).unwrap();
+        world.logs().append_events(partition(0), 7, 1, &[Bytes::from_static(b"d")]).unwrap();
+        world.sync();
+        world.power_cut();
+        assert_eq!(spans(&world.read_all(Offset(0))), [(0, 2), (3, 4), (5, 5)]);
+        let (_, replay) = world.logs().open_events(partition(0), 7).unwrap();
+        assert_eq!(replay.events.len(), synced_events + 2);
+    }
 }
 
 #[test]

@@ -102,3 +102,14 @@ fn nothing_is_deleted_without_the_policy_or_the_limits() {
         assert_eq!(world.facts().log_start, Offset(0));
     }
 }
+
+#[test]
+fn a_log_start_that_could_not_be_written_is_written_before_the_next_answer() {
+    let mut world = World::new(1);
+    world.append(batch(20)).unwrap();
+    world.sim.fail_writes(1);
+    assert!(world.logs().delete_records(partition(0), Offset(13)).is_err());
+    assert_eq!(world.logs().delete_records(partition(0), Offset(7)).unwrap(), Offset(13));
+    world.kill();
+    assert_eq!(world.facts().log_start, Offset(13));
+}

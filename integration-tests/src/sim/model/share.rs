@@ -1,0 +1,560 @@
+//! What the model knows of one share-partition, and the rules by which it changes.
+//!
+//! Every change that the broker stores is noted with the state before it. A failed append, a kill and a power cut
+//! take back what was not stored, so the model goes back the same way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use coordinator::command::Ticket;
+use coordinator::share::{ShareConfig, ShareOrder};
+use coordinator::time::{Micros, Mono};
+
+use super::log::Log;
+use super::state::{Hold, Record, Tri};
+
+/// What survives a restart is stored in whole milliseconds: an end may come that much early.
+const STORED_SLACK: Micros = Micros(2_000);
+
+/// One stored change.
+#[derive(Clone, Debug)]
+struct Change {
+    offset: i64,
+    before: Record,
+    /// Known to be written: a kill does not take it back.
+    written: bool,
+    /// The sync job that covers it; 0 is none yet.
+    job: u64,
+}
+
+/// What a member's word on a record does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word {
+    /// Whether the member holds it.
+    pub(super) held: Tri,
+    /// If it is answered well, the record is done.
+    pub(super) settles: bool,
+    /// The delivery that it is about.
+    pub(super) delivery: u64,
+}
+
+/// A share-partition.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    /// The group's settings.
+    pub(super) config: Arc<ShareConfig>,
+    records: BTreeMap<i64, Record>,
+    held: BTreeSet<i64>,
+    journal: Vec<Change>,
+    /// Changes that were made so far, those that were dropped from the journal included.
+    dropped: u64,
+    /// Its state was opened in this life of the broker.
+    pub(super) opened: bool,
+    /// Every record below is done for good.
+    done_below: i64,
+    /// When the first append that no sync follows was handed to the disk.
+    pub(super) unsynced_since: Option<Mono>,
+    /// Until then the broker may know of grants that were never answered.
+    pub(super) ghosts_until: Mono,
+}
+
+impl Share {
+    /// Without any state.
+    #[must_use]
+    pub(super) fn new(config: Arc<ShareConfig>) -> Self {
+        Self {
+            config,
+            records: BTreeMap::new(),
+            held: BTreeSet::new(),
+            journal: Vec::new(),
+            dropped: 0,
+            opened: false,
+            done_below: 0,
+            unsynced_since: None,
+            ghosts_until: Mono::default(),
+        }
+    }
+
+    /// What is known of a record.
+    #[must_use]
+    pub(super) fn record(&self, offset: i64) -> Record {
+        self.records.get(&offset).cloned().unwrap_or_default()
+    }
+
+    /// The first record below `start` that is not done.
+    pub(super) fn first_unsettled_below(&mut self, start: i64, log: &Log) -> Option<i64> {
+        self.done_below = self.done_below.max(log.start);
+        if self.done_below >= start {
+            return None;
+        }
+        for offset in log.records.range(self.done_below..start).map(|record| *record.0) {
+            let record = self.records.get(&offset);
+            if record.is_none_or(|record| !record.may_be_settled() && !record.unknown) {
+                return Some(offset);
+            }
+            if offset == self.done_below && record.is_some_and(|record| record.settled == Tri::Yes) {
+                self.done_below += 1;
+            }
+        }
+        None
+    }
+
+    /// Offsets that are, or may be, in someone's hands.
+    #[must_use]
+    pub(super) fn held(&self) -> Vec<i64> {
+        self.held.iter().copied().collect()
+    }
+
+    fn is_keyed(&self) -> bool {
+        self.config.order == ShareOrder::Key
+    }
+
+    // ---- the journal -----------------------------------------------------------------------------------------
+
+    /// How many changes were made.
+    #[must_use]
+    pub(super) fn position(&self) -> u64 {
+        self.dropped + self.journal.len() as u64
+    }
+
+    fn change(&mut self, offset: i64, written: bool, change: impl FnOnce(&mut Record)) {
+        let before = self.record(offset);
+        let mut record = before.clone();
+        change(&mut record);
+        self.journal.push(Change { offset, before, written, job: 0 });
+        self.put(offset, record);
+    }
+
+    fn put(&mut self, offset: i64, record: Record) {
+        if record.hold.is_some() {
+            self.held.insert(offset);
+        } else {
+            self.held.remove(&offset);
+        }
+        self.records.insert(offset, record);
+    }
+
+    /// Changes something that is not stored.
+    fn amend(&mut self, offset: i64, change: impl FnOnce(&mut Record)) {
+        let mut record = self.record(offset);
+        change(&mut record);
+        self.put(offset, record);
+    }
+
+    /// Everything up to a position is written.
+    pub(super) fn written_to(&mut self, position: u64) {
+        let count = usize::try_from(position.saturating_sub(self.dropped)).expect("a journal fits memory");
+        self.journal.iter_mut().take(count).for_each(|change| change.written = true);
+    }
+
+    /// Whether everything up to a position is written.
+    #[must_use]
+    pub(super) fn is_written_to(&self, position: u64) -> bool {
+        let count = usize::try_from(position.saturating_sub(self.dropped)).expect("a journal fits memory");
+        self.journal.iter().take(count).all(|change| change.written)
+    }
+
+    /// A sync job was taken: it covers what is written now.
+    ///
+    /// Events of a state that was not opened in this life are not in it.
+    pub(super) fn sync_began(&mut self, job: u64) {
+        if !self.opened {
+            return;
+        }
+        self.journal.iter_mut().filter(|change| change.written && change.job == 0).for_each(|change| change.job = job);
+    }
+
+    /// The sync job has run.
+    pub(super) fn sync_ran(&mut self, job: u64, well: bool) {
+        if well {
+            let done = self.journal.iter().take_while(|change| (1..=job).contains(&change.job)).count();
+            self.journal.drain(..done);
+            self.dropped += done as u64;
+        } else {
+            self.journal.iter_mut().filter(|change| change.job == job).for_each(|change| change.job = 0);
+        }
+    }
+
+    /// Takes back what was not written; what came back into hands by that is in doubt.
+    pub(super) fn take_back_unwritten(&mut self) {
+        self.done_below = 0;
+        let journal = std::mem::take(&mut self.journal);
+        let count = journal.len() as u64;
+        let mut kept = Vec::new();
+        let mut settled = BTreeSet::new();
+        for change in journal.into_iter().rev() {
+            if change.written {
+                settled.insert(change.offset);
+                kept.push(change);
+            } else if !settled.contains(&change.offset) {
+                // What is behind it was written, and so was it, in whatever form.
+                let mut record = change.before;
+                if let Some(hold) = &mut record.hold {
+                    hold.doubt = true;
+                    hold.failed = false;
+                    hold.lock_end = None;
+                }
+                self.put(change.offset, record);
+            }
+        }
+        kept.reverse();
+        // Locks of one delivery are one when they are read back: the longest holds for all.
+        for offset in self.held() {
+            self.amend(offset, |record| {
+                if let Some(hold) = &mut record.hold
+                    && let Some(end) = hold.lock_end.take()
+                {
+                    hold.sure_until = hold.sure_until.min(end);
+                }
+            });
+        }
+        self.dropped += count - kept.len() as u64;
+        self.journal = kept;
+    }
+
+    /// A power cut: of what was not synced any part may be there.
+    fn take_back_unsynced(&mut self) {
+        let journal = std::mem::take(&mut self.journal);
+        self.dropped += journal.len() as u64;
+        for change in journal {
+            let merged = self.record(change.offset).merged(&change.before);
+            self.put(change.offset, merged);
+        }
+    }
+
+    // ---- lives of the broker ---------------------------------------------------------------------------------
+
+    /// The broker starts again.
+    pub(super) fn restarted(&mut self, now: Mono, power_cut: bool, log_end: i64, wall_stepped: bool) {
+        self.take_back_unwritten();
+        if power_cut {
+            self.take_back_unsynced();
+        }
+        let gone: Vec<i64> = self.records.range(log_end..).map(|record| *record.0).collect();
+        for offset in gone {
+            self.records.remove(&offset);
+            self.held.remove(&offset);
+        }
+        self.unsynced_since = None;
+        self.opened = false;
+        // Jobs are numbered anew.
+        self.journal.iter_mut().for_each(|change| change.job = 0);
+        self.done_below = 0;
+        let lock = Micros::from_ms(self.config.lock_ms);
+        self.ghosts_until = if wall_stepped { Mono(u64::MAX) } else { now + lock };
+        let keyed = self.is_keyed();
+        for offset in self.held() {
+            self.amend(offset, |record| {
+                let Some(hold) = &mut record.hold else { return };
+                if !keyed {
+                    // Without order everything returns at once.
+                    record.hold = None;
+                    return;
+                }
+                hold.restarted = true;
+                hold.lock_end = None;
+                let rest = Mono((hold.since + lock).0.saturating_sub(STORED_SLACK.0));
+                hold.sure_until = hold.sure_until.min(if wall_stepped { now } else { rest });
+            });
+        }
+        for record in self.records.values_mut() {
+            record.not_before = record.not_before.filter(|_| !wall_stepped);
+        }
+    }
+
+    /// The wall clock stepped: a state that is read later takes what is left of its locks by it.
+    pub(super) fn wall_stepped(&mut self, now: Mono) {
+        if self.opened {
+            return;
+        }
+        self.ghosts_until = Mono(u64::MAX);
+        self.records.values_mut().for_each(|record| record.not_before = None);
+        for offset in self.held() {
+            self.amend(offset, |record| {
+                if let Some(hold) = &mut record.hold {
+                    hold.sure_until = now;
+                }
+            });
+        }
+    }
+
+    /// The log starts here now, or may.
+    pub(super) fn log_started(&mut self, from: i64, start: i64, surely: bool) {
+        for offset in from..start {
+            self.amend(offset, |record| {
+                record.settled = if surely { Tri::Yes } else { record.settled.at_least_maybe() };
+                if surely {
+                    record.hold = None;
+                } else if let Some(hold) = &mut record.hold {
+                    hold.doubt = true;
+                }
+            });
+        }
+    }
+
+    // ---- grants and answers ----------------------------------------------------------------------------------
+
+    /// A record was granted, as an answer says.
+    pub(super) fn granted(&mut self, offset: i64, hold: Hold, fails: u16) {
+        self.change(offset, true, |record| {
+            *record = Record { fails: (fails, fails), hold: Some(hold), ..Record::default() };
+        });
+    }
+
+    /// An answer was written whole: its locks begin.
+    pub(super) fn answer_written(&mut self, ticket: Ticket, now: Mono) {
+        let end = now + Micros::from_ms(self.config.lock_ms);
+        for offset in self.held_by_ticket(ticket) {
+            self.amend(offset, |record| {
+                if let Some(hold) = &mut record.hold
+                    && !hold.written
+                {
+                    hold.written = true;
+                    hold.lock_end = Some(end);
+                    hold.sure_until = hold.sure_until.min(end);
+                }
+            });
+        }
+    }
+
+    /// An answer was lost: nobody saw its records.
+    pub(super) fn answer_lost(&mut self, ticket: Ticket, log: &Log) {
+        let lost: Vec<i64> = self.held_by_ticket(ticket);
+        let lost: Vec<i64> = lost
+            .into_iter()
+            .filter(|&offset| self.record(offset).hold.is_some_and(|hold| !hold.written))
+            .collect();
+        for &offset in &lost {
+            self.comes_back(offset, Tri::No);
+        }
+        for offset in lost {
+            self.recall_behind(offset, log, Tri::Yes);
+        }
+    }
+
+    fn held_by_ticket(&self, ticket: Ticket) -> Vec<i64> {
+        let of_ticket = |offset: &&i64| {
+            let hold = self.records.get(offset).and_then(|record| record.hold.as_ref());
+            hold.is_some_and(|hold| hold.ticket == ticket)
+        };
+        self.held.iter().filter(of_ticket).copied().collect()
+    }
+
+    /// A record comes back from its holder.
+    fn comes_back(&mut self, offset: i64, counts: Tri) {
+        let limit = self.config.delivery_count_max;
+        self.change(offset, false, |record| {
+            let counted = record.hold.take().is_some_and(|hold| hold.failed);
+            record.fail(if counted { Tri::No } else { counts }, limit);
+        });
+    }
+
+    /// A record of this key came back: those behind it are recalled, or come back where their holder has numbers.
+    fn recall_behind(&mut self, offset: i64, log: &Log, surely: Tri) {
+        let Some(key) = log.records.get(&offset).and_then(|seen| seen.key).filter(|_| self.is_keyed()) else {
+            return;
+        };
+        let Some(offsets) = log.keys.get(&key) else { return };
+        for &later in offsets.range(offset + 1..) {
+            let Some(hold) = self.record(later).hold else { continue };
+            let sure = surely == Tri::Yes && !hold.doubt;
+            self.change(later, false, |record| {
+                let Some(hold) = &mut record.hold else { return };
+                match (hold.numbered, sure) {
+                    (true, true) => record.hold = None,
+                    (true, false) => hold.doubt = true,
+                    (false, true) => hold.recalled = Tri::Yes,
+                    (false, false) => hold.recalled = hold.recalled.at_least_maybe(),
+                }
+            });
+        }
+    }
+
+    // ---- acknowledgements ------------------------------------------------------------------------------------
+
+    /// A member settles a record by its word: 1 accept, 2 release, 3 reject, 4 renew. `sure` says that the broker
+    /// surely applies it if the member holds the record. Says whether the member surely held it.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Mono,
+        member: &str,
+        offset: i64,
+        kind: i8,
+        delivery: Option<u64>,
+        sure: bool,
+        log: &Log,
+    ) -> Word {
+        let record = self.record(offset);
+        let hold = match record.hold {
+            Some(hold) if *hold.member == *member && delivery.is_none_or(|number| number == hold.delivery) => hold,
+            _ if record.unknown => return Word { held: Tri::Maybe, settles: false, delivery: 0 },
+            _ => return Word { held: Tri::No, settles: false, delivery: 0 },
+        };
+        let sure = sure && !hold.doubt && hold.recalled != Tri::Maybe && !record.unknown;
+        let held = if sure { Tri::Yes } else { Tri::Maybe };
+        let limit = self.config.delivery_count_max;
+        let recalled = hold.recalled;
+        let wait = self.wait_after(record.fails);
+        match kind {
+            4 => {
+                let lock = Micros::from_ms(self.config.lock_ms);
+                self.change(offset, false, |record| {
+                    let Some(hold) = &mut record.hold else { return };
+                    if sure {
+                        hold.since = now;
+                        hold.written = true;
+                        hold.lock_end = Some(now + lock);
+                        hold.sure_until = now + lock;
+                        hold.restarted = false;
+                    } else {
+                        hold.sure_until = hold.lock_end.take().unwrap_or(hold.sure_until).min(hold.sure_until);
+                        hold.doubt = true;
+                    }
+                });
+            }
+            _ if recalled == Tri::Yes => self.change(offset, false, |record| {
+                if sure {
+                    record.hold = None;
+                } else if let Some(hold) = &mut record.hold {
+                    hold.doubt = true;
+                }
+            }),
+            1 | 3 => self.change(offset, false, |record| {
+                if sure {
+                    record.settled = Tri::Yes;
+                    record.hold = None;
+                } else {
+                    record.settled = record.settled.at_least_maybe();
+                    if let Some(hold) = &mut record.hold {
+                        hold.doubt = true;
+                    }
+                }
+            }),
+            _ => {
+                self.change(offset, false, |record| {
+                    let counted = record.hold.as_ref().is_some_and(|hold| hold.failed);
+                    record.fail(if counted { Tri::No } else { held }, limit);
+                    if let Some(hold) = &mut record.hold {
+                        hold.failed = true;
+                    }
+                    if sure {
+                        record.hold = None;
+                        record.not_before = wait.map(|wait| now + wait);
+                    } else if let Some(hold) = &mut record.hold {
+                        hold.doubt = true;
+                    }
+                });
+                self.recall_behind(offset, log, held);
+            }
+        }
+        let settles = matches!(kind, 1 | 3) && recalled == Tri::No;
+        Word { held, settles, delivery: hold.delivery }
+    }
+
+    fn wait_after(&self, fails: (u16, u16)) -> Option<Micros> {
+        let full = self.config.backoff_ms.saturating_mul(1 << fails.0.min(20));
+        let ms = full.min(self.config.backoff_max_ms);
+        (ms > 0 && fails.0 == fails.1).then(|| Micros::from_ms(ms))
+    }
+
+    /// The word was answered well after all: an accept or reject of this delivery settles, unless it was recalled.
+    pub(super) fn surely_settled(&mut self, offset: i64) {
+        self.amend(offset, |record| {
+            if record.settled == Tri::Maybe {
+                record.settled = Tri::Yes;
+                record.hold = None;
+            }
+        });
+    }
+
+    /// The word was answered with an error that says nothing: applied or not.
+    pub(super) fn unsettle(&mut self, offset: i64) {
+        self.amend(offset, |record| {
+            record.unknown = true;
+            record.fails.0 = record.fails.0.saturating_sub(1);
+            if record.settled == Tri::Yes {
+                record.settled = Tri::Maybe;
+            }
+            if let Some(hold) = &mut record.hold {
+                hold.doubt = true;
+            }
+        });
+    }
+
+    // ---- ends ------------------------------------------------------------------------------------------------
+
+    /// A member's session ended: everything comes back, or may have.
+    pub(super) fn session_ended(&mut self, member: &str, surely: bool) {
+        for offset in self.held_by(member) {
+            let Some(hold) = self.record(offset).hold else { continue };
+            let counts = match hold.recalled {
+                _ if !hold.written || hold.restarted => Tri::No,
+                Tri::Yes => Tri::No,
+                Tri::No if surely && !hold.doubt => Tri::Yes,
+                Tri::No | Tri::Maybe => Tri::Maybe,
+            };
+            if surely {
+                self.comes_back(offset, counts);
+            } else {
+                self.may_come_back(offset, counts);
+            }
+        }
+    }
+
+    /// A record may have come back from its holder.
+    fn may_come_back(&mut self, offset: i64, counts: Tri) {
+        let limit = self.config.delivery_count_max;
+        if self.record(offset).hold.is_none_or(|hold| hold.doubt && hold.failed) {
+            return;
+        }
+        self.change(offset, false, |record| {
+            let Some(hold) = &mut record.hold else { return };
+            hold.doubt = true;
+            let counted = std::mem::replace(&mut hold.failed, true);
+            let counts = counts != Tri::No && !counted;
+            record.fail(if counts { Tri::Maybe } else { Tri::No }, limit);
+        });
+    }
+
+    /// What a member holds, or may.
+    #[must_use]
+    pub(super) fn held_by(&self, member: &str) -> Vec<i64> {
+        let by = |offset: &&i64| {
+            let hold = self.records.get(offset).and_then(|record| record.hold.as_ref());
+            hold.is_some_and(|hold| *hold.member == *member)
+        };
+        self.held.iter().filter(by).copied().collect()
+    }
+
+    /// Time has passed: locks run out.
+    pub(super) fn tick(&mut self, now: Mono, log: &Log) {
+        let mut expired: BTreeMap<(Mono, u64), Vec<(i64, Tri)>> = BTreeMap::new();
+        for offset in self.held() {
+            let Some(hold) = self.record(offset).hold else { continue };
+            if let Some(end) = hold.lock_end.filter(|&end| end <= now) {
+                let counts = match (hold.restarted, hold.doubt) {
+                    (true, _) => Tri::No,
+                    (false, false) => Tri::Yes,
+                    (false, true) => Tri::Maybe,
+                };
+                expired.entry((end, hold.delivery)).or_default().push((offset, counts));
+            } else if hold.sure_until <= now && !(hold.doubt && hold.failed) {
+                let counts = hold.written && !hold.restarted;
+                self.may_come_back(offset, if counts { Tri::Maybe } else { Tri::No });
+                self.recall_behind(offset, log, Tri::Maybe);
+            }
+        }
+        // All records of a lock come back before those behind them are recalled, one lock after another.
+        for lock in expired.into_values() {
+            let lock: Vec<(i64, Tri)> =
+                lock.into_iter().filter(|(offset, _)| self.record(*offset).hold.is_some()).collect();
+            for &(offset, counts) in &lock {
+                self.comes_back(offset, counts);
+            }
+            for (offset, _) in lock {
+                self.recall_behind(offset, log, Tri::Yes);
+            }
+        }
+    }
+}

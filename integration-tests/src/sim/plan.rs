@@ -1,0 +1,207 @@
+//! What a seed stands for: topics, groups, clients and how unkind the world is. Each run draws its own mixture, so
+//! that rare combinations meet.
+
+use std::sync::Arc;
+
+use coordinator::share::{ShareConfig, ShareOrder, ShareReset};
+use records::Codec;
+
+use super::random::Random;
+
+/// A share group and its members.
+#[derive(Clone, Debug)]
+pub struct GroupPlan {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its settings.
+    pub config: Arc<ShareConfig>,
+    /// How its members behave.
+    pub members: Vec<Manners>,
+}
+
+/// How a member's client behaves (`share-clients.md`: who fetches ahead, when acknowledgements leave, what follows a
+/// lost connection).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manners {
+    /// Java: fetches when its buffer is empty, acknowledgements ride on that fetch.
+    JavaPoll,
+    /// Java with a commit after each record, and one fetch ahead now and then.
+    JavaCommit,
+    /// franz-go: always a fetch ahead; acknowledges in between.
+    Franz,
+    /// librdkafka: a fetch a poll; leaves by heartbeat before it closes its session.
+    Rdkafka,
+    /// The key-share client: delivery numbers, heeds recalls.
+    KeyShare,
+}
+
+/// One producer.
+#[derive(Clone, Copy, Debug)]
+pub struct ProducerPlan {
+    /// Sequence numbers, and endless retries of a batch.
+    pub idempotent: bool,
+    /// Waits for the sync.
+    pub acks_all: bool,
+    /// How it compresses.
+    pub codec: Codec,
+    /// Records that it sends in all.
+    pub records: u64,
+    /// Records of a batch at most.
+    pub batch_max: u64,
+    /// Between two batches, at most, microseconds.
+    pub pause_us_max: u64,
+}
+
+/// How often what goes wrong. "One in n"; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Between two happenings of the world, milliseconds on average.
+    pub every_ms: u64,
+    /// Weights of the happenings: connection breaks, answer stalls, member leaves, member dies, clean stop, kill,
+    /// power cut, sync fails, disk is full for a while, wall clock steps, records are deleted.
+    pub weights: [u64; 11],
+    /// An append to a log fails, one in so many.
+    pub append_fails: u64,
+    /// An append of share events or a snapshot fails.
+    pub events_fail: u64,
+    /// A read fails.
+    pub read_fails: u64,
+    /// A kill comes right behind a share reply, one in so many.
+    pub kill_behind_reply: u64,
+}
+
+/// Everything that a run draws before it begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Partitions of the topic.
+    pub partitions: i32,
+    /// How many different keys.
+    pub keys: u64,
+    /// Percent of records without a key.
+    pub keyless_percent: u64,
+    /// Share groups.
+    pub groups: Vec<GroupPlan>,
+    /// Producers.
+    pub producers: Vec<ProducerPlan>,
+    /// Plain consumers.
+    pub readers: usize,
+    /// Clients that commit offsets.
+    pub committers: usize,
+    /// The longest ordinary disk operation, microseconds.
+    pub disk_us_max: u64,
+    /// The longest sync.
+    pub sync_us_max: u64,
+    /// The longest way over the network.
+    pub net_us_max: u64,
+    /// The longest that a round waits for its thread.
+    pub round_us_max: u64,
+    /// Ordinary work on one record at most, microseconds.
+    pub work_us_max: u64,
+    /// Percent of records on which work outlasts the lock.
+    pub slow_percent: u64,
+    /// Percent of records that are released, and that are rejected.
+    pub release_percent: u64,
+    /// See above.
+    pub reject_percent: u64,
+    /// Event bytes behind a snapshot.
+    pub snapshot_after_bytes: u64,
+    /// Bytes of a scan.
+    pub scan_bytes_max: u64,
+    /// Bytes of a log segment.
+    pub segment_bytes: u64,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// How long it may go wrong, milliseconds.
+    pub chaos_ms: u64,
+}
+
+impl Plan {
+    /// What `seed` stands for.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x51_ce5e_ed);
+        let random = &mut random;
+        let calm = random.percent(15);
+        let partitions = random.pick(&[1, 1, 1, 2, 3]);
+        let group_count = random.pick(&[1, 1, 1, 2]);
+        let keys = random.pick(&[1, 2, 5, 20, 200]);
+        let records = random.pick(&[40, 80, 120, 200]);
+        let producers = random.between(1, 3);
+        Self {
+            partitions,
+            keys,
+            keyless_percent: random.pick(&[0, 0, 10, 50, 100]),
+            groups: (0..group_count).map(|index| group(random, index)).collect(),
+            producers: (0..producers).map(|_| producer(random, records / producers + 1)).collect(),
+            readers: random.index(2),
+            committers: random.index(2),
+            disk_us_max: random.pick(&[50, 300, 5_000]),
+            sync_us_max: random.pick(&[500, 5_000, 40_000]),
+            net_us_max: random.pick(&[100, 1_000, 20_000]),
+            round_us_max: random.pick(&[0, 50, 2_000]),
+            work_us_max: random.pick(&[100, 5_000, 100_000, 1_000_000]),
+            slow_percent: random.pick(&[0, 0, 1, 3]),
+            release_percent: random.pick(&[0, 5, 15, 40]),
+            reject_percent: random.pick(&[0, 0, 2, 10]),
+            snapshot_after_bytes: random.pick(&[200, 2_000, 1 << 20]),
+            scan_bytes_max: random.pick(&[100, 1_000, 1 << 20]),
+            segment_bytes: random.pick(&[1_500, 1 << 20]),
+            faults: if calm { Faults::default() } else { faults(random) },
+            chaos_ms: random.pick(&[5_000, 30_000, 90_000]),
+        }
+    }
+}
+
+fn group(random: &mut Random, index: usize) -> GroupPlan {
+    let keyed = random.percent(85);
+    let config = ShareConfig {
+        order: if keyed { ShareOrder::Key } else { ShareOrder::None },
+        reset: ShareReset::Earliest,
+        lock_ms: random.pick(&[2_000, 15_000, 15_000, 30_000]),
+        delivery_count_max: random.pick(&[2, 3, 5, 5, 10]),
+        record_locks_max: random.pick(&[100, 2_000, 2_000]),
+        key_inflight_max: random.pick(&[1, 1, 1, 2, 5]),
+        backoff_ms: random.pick(&[0, 0, 0, 300]),
+        backoff_max_ms: 1_000,
+        disconnect_grace_ms: random.pick(&[None, None, None, Some(0), Some(60_000)]),
+        hold_target_ms: random.pick(&[0, 0, 100]),
+        window_bytes_max: random.pick(&[4_096, 16 << 20, 16 << 20]),
+        sync_ms: random.pick(&[20, 100, 100]),
+        heartbeat_interval_ms: 5_000,
+        session_timeout_ms: 45_000,
+        ..ShareConfig::default()
+    };
+    let manners =
+        [Manners::JavaPoll, Manners::JavaCommit, Manners::Franz, Manners::Rdkafka, Manners::KeyShare];
+    let mixed = random.percent(70);
+    let one = random.pick(&manners);
+    let count = random.between(1, 5);
+    let members = (0..count).map(|_| if mixed { random.pick(&manners) } else { one }).collect();
+    GroupPlan { name: Arc::from(format!("g{index}")), config: Arc::new(config), members }
+}
+
+fn producer(random: &mut Random, records: u64) -> ProducerPlan {
+    ProducerPlan {
+        idempotent: random.percent(60),
+        acks_all: random.percent(70),
+        codec: random.pick(&[Codec::None, Codec::None, Codec::Lz4, Codec::Zstd]),
+        records,
+        batch_max: random.pick(&[1, 3, 10]),
+        pause_us_max: random.pick(&[1_000, 50_000, 500_000]),
+    }
+}
+
+fn faults(random: &mut Random) -> Faults {
+    let mut weights = [0; 11];
+    for weight in &mut weights {
+        *weight = if random.percent(50) { random.between(1, 10) } else { 0 };
+    }
+    Faults {
+        every_ms: random.pick(&[200, 1_000, 4_000]),
+        weights,
+        append_fails: random.pick(&[0, 0, 50]),
+        events_fail: random.pick(&[0, 0, 20, 100]),
+        read_fails: random.pick(&[0, 0, 50]),
+        kill_behind_reply: random.pick(&[0, 0, 0, 60]),
+    }
+}
