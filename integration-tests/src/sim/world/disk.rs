@@ -253,11 +253,13 @@ pub(super) fn describe_completion(completion: &Completion<Data>) -> String {
         Completion::Read(op, parts) => format!("{} read {} parts", op.0, parts.len()),
         Completion::Loaded(op, result) => format!("{} loaded {:?}", op.0, result.as_ref().map(Vec::len)),
         Completion::Built(op, parts) => {
-            let parts: Vec<_> = parts.iter().map(|part| part.as_ref().map(coordinator::io::Slice::len)).collect();
+            let parts: Vec<_> =
+                parts.iter().map(|part| part.as_ref().map(coordinator::io::Slice::len)).collect();
             format!("{} built {parts:?}", op.0)
         }
         Completion::Scanned(op, Ok(scanned)) => {
-            let batches: Vec<_> = scanned.batches.iter().map(|batch| (batch.base.get(), batch.last.get())).collect();
+            let batches: Vec<_> =
+                scanned.batches.iter().map(|batch| (batch.base.get(), batch.last.get())).collect();
             format!("{} scanned {batches:?} next {}", op.0, scanned.next)
         }
         Completion::ShareStateOpened(op, Ok(state)) => format!(

@@ -143,8 +143,9 @@ impl World {
         let mut found = BTreeMap::new();
         for index in 0..self.plan.partitions {
             let id = partition(index);
-            let log = look_through(&mut node.logs, id)
-                .map_err(|error| Violation::new(Rule::Produce, format!("log {index} cannot be read: {error}")))?;
+            let log = look_through(&mut node.logs, id).map_err(|error| {
+                Violation::new(Rule::Produce, format!("log {index} cannot be read: {error}"))
+            })?;
             found.insert(id, log);
         }
         if self.started {
@@ -317,7 +318,8 @@ impl World {
         }
         let connection = alive[self.random.index(alive.len())];
         let until = self.clock.mono() + Micros(self.random.pick(&[500_000, 5_000_000, 40_000_000]));
-        self.trace.note(self.clock.mono(), format_args!("connection {} stalls until {until:?}", connection.0));
+        self.trace
+            .note(self.clock.mono(), format_args!("connection {} stalls until {until:?}", connection.0));
         if let Some(state) = self.net.get_mut(connection) {
             state.stalled_until = until;
         }
