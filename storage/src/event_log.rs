@@ -120,7 +120,10 @@ impl EventLog {
                 tracing::warn!(path, lost = file_len - content.valid_len, "torn tail of an event log is cut");
                 // For good: what was torn must not join on behind a header or frame that is written in its place.
                 file.set_len(content.valid_len).doing("cut", &path)?;
-                file.sync_data().doing("sync", &path)?;
+                file.sync_data().map_err(|error| {
+                    tracing::error!(path, %error, "the cut of an event log cannot be synced");
+                    StorageError::Poisoned
+                })?;
             }
             log.generation = generation;
             log.file = Some(file);
@@ -137,6 +140,11 @@ impl EventLog {
 
     pub(crate) fn facts(&self) -> EventsFacts {
         EventsFacts { existed: self.file.is_some(), bytes_since_snapshot: self.since_snapshot }
+    }
+
+    /// Whether a failed write could not be cut off for good, or a sync of it failed.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     pub(crate) fn generation(&self) -> u64 {

@@ -13,10 +13,20 @@ impl Logs {
     pub fn open_events(&mut self, id: PartitionId, name: u64) -> Result<(EventsFacts, Replay), StorageError> {
         let disk = self.disk().clone();
         let open = self.open_log(id)?;
-        let (log, replay) = EventLog::open(&disk, open.log.directory(), name)?;
-        let facts = log.facts();
-        open.events.insert(name, log);
-        Ok((facts, replay))
+        match EventLog::open(&disk, open.log.directory(), name) {
+            Ok((log, replay)) => {
+                let facts = log.facts();
+                open.events.insert(name, log);
+                Ok((facts, replay))
+            }
+            Err(error) => {
+                if matches!(error, StorageError::Poisoned) {
+                    open.log.poison();
+                    self.data_dir.note_failed_sync();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Appends events in one write, all or none. Bytes of events since the last snapshot: when they grow large, write
@@ -36,7 +46,13 @@ impl Logs {
             open.log.dirty().directories.insert(directory);
             open.log.events().insert(name);
         }
-        log.append(epoch, events)
+        let appended = log.append(epoch, events);
+        if log.is_broken() && !open.log.is_poisoned() {
+            // Opened anew it would look whole.
+            open.log.poison();
+            self.data_dir.note_failed_sync();
+        }
+        appended
     }
 
     /// Replaces the snapshot and all events with a new snapshot.

@@ -61,6 +61,7 @@ impl Model {
                         delivery: range.delivery.0,
                         numbered: terms.numbered,
                         doubt,
+                        doubted: false,
                         failed: false,
                         recalled: Tri::No,
                         written: false,

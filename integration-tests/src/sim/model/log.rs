@@ -32,7 +32,8 @@ impl Log {
     pub(super) fn append(&mut self, batch: &[Seen]) -> Option<u64> {
         let mut twice = None;
         for seen in batch {
-            if self.numbers.get(&seen.number).is_some_and(|at| self.records.contains_key(at)) {
+            let before = self.numbers.get(&seen.number);
+            if before.is_some_and(|at| *at >= self.start && self.records.contains_key(at)) {
                 twice = Some(seen.number);
             }
             self.insert(*seen);

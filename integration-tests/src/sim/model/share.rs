@@ -194,7 +194,7 @@ impl Share {
                 let mut record = change.before;
                 if let Some(hold) = &mut record.hold {
                     hold.doubt = true;
-                    hold.failed = false;
+                    (hold.doubted, hold.failed) = (false, false);
                     hold.lock_end = None;
                 }
                 self.put(change.offset, record);
@@ -513,14 +513,13 @@ impl Share {
     /// A record may have come back from its holder.
     fn may_come_back(&mut self, offset: i64, counts: Tri) {
         let limit = self.config.delivery_count_max;
-        if self.record(offset).hold.is_none_or(|hold| hold.doubt && hold.failed) {
+        if self.record(offset).hold.is_none_or(|hold| hold.doubt && hold.doubted) {
             return;
         }
         self.change(offset, false, |record| {
             let Some(hold) = &mut record.hold else { return };
-            hold.doubt = true;
-            let counted = std::mem::replace(&mut hold.failed, true);
-            let counts = counts != Tri::No && !counted;
+            (hold.doubt, hold.doubted) = (true, true);
+            let counts = counts != Tri::No && !std::mem::replace(&mut hold.failed, true);
             record.fail(if counts { Tri::Maybe } else { Tri::No }, limit);
         });
     }
@@ -547,7 +546,7 @@ impl Share {
                     (false, true) => Tri::Maybe,
                 };
                 expired.entry((end, hold.delivery)).or_default().push((offset, counts));
-            } else if hold.sure_until <= now && !(hold.doubt && hold.failed) {
+            } else if hold.sure_until <= now && !(hold.doubt && hold.doubted) {
                 let counts = hold.written && !hold.restarted;
                 self.may_come_back(offset, if counts { Tri::Maybe } else { Tri::No });
                 self.recall_behind(offset, log, Tri::Maybe);

@@ -60,7 +60,9 @@ pub(super) struct Hold {
     pub(super) numbered: bool,
     /// It may have come back already.
     pub(super) doubt: bool,
-    /// That its end counts, if it does, is in the record's count already.
+    /// The doubt was looked at already.
+    pub(super) doubted: bool,
+    /// That its end may count is in the record's count already.
     pub(super) failed: bool,
     /// An earlier record of its key came back.
     pub(super) recalled: Tri,
