@@ -521,10 +521,11 @@ impl Model {
         None
     }
 
-    /// Commands that were never answered although their connections live.
+    /// A command without an answer although its connection lives; a fetch that may wait for records is none.
     #[must_use]
     pub fn unanswered(&self) -> Option<String> {
-        let open = self.tickets.iter().find(|(_, asked)| !asked.is_void(&self.closed));
+        let waits = |asked: &Asked| matches!(asked, Asked::ShareFetch { .. }) || asked.is_void(&self.closed);
+        let open = self.tickets.iter().find(|(_, asked)| !waits(asked));
         open.map(|(ticket, asked)| format!("{ticket:?} {asked:?}"))
     }
 

@@ -145,7 +145,7 @@ impl World {
         }
         let chaos = Micros(self.plan.chaos_ms * 1_000);
         self.clock.after(chaos, Event::Peace);
-        while let Some(event) = self.clock.next() {
+        while let Some(event) = self.clock.pass() {
             self.counts.events += 1;
             if self.counts.events > EVENTS_MAX {
                 return Err(Violation::new(Rule::Life, "the run does not come to an end"));
@@ -174,7 +174,7 @@ impl World {
     fn happens(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Round { life } if life == self.life => self.round(),
-            Event::Serve { life, submission } if life == self.life => self.serve(*submission),
+            Event::Serve { life, submission } if life == self.life => self.serve(&submission),
             Event::Completed { life, completion } if life == self.life => {
                 if let Some(node) = &mut self.node {
                     node.under_way -= 1;
@@ -365,10 +365,10 @@ impl World {
             return Ok(true);
         }
         if self.clock.mono() - since > PEACE_MAX {
-            return Err(Violation::new(
-                Rule::Lost,
-                format!("not done in time: {}", undone.unwrap_or_default()),
-            ));
+            let unanswered = self.model.unanswered();
+            let rule = if unanswered.is_some() { Rule::Reply } else { Rule::Lost };
+            let text = unanswered.or(undone).unwrap_or_default();
+            return Err(Violation::new(rule, format!("not done in time: {text}")));
         }
         self.clock.after(LOOK_EVERY, Event::Look);
         Ok(false)
@@ -394,7 +394,7 @@ impl World {
                 Some(_) => {}
             }
         }
-        self.model.undone()
+        self.model.undone().or_else(|| self.model.unanswered())
     }
 }
 

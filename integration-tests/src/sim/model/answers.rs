@@ -222,7 +222,7 @@ impl Model {
     ) -> Result<(), Violation> {
         let id = (Arc::clone(group), acked.partition);
         let Some(share) = self.shares.get_mut(&id) else { return Ok(()) };
-        let outcomes: Vec<(Vec<(i64, Word)>, Option<ShareError>)> = if acked.numbered {
+        let outcomes: Vec<(Vec<_>, Option<ShareError>)> = if acked.numbered {
             let errors = results.iter().map(|result| result.err()).chain(std::iter::repeat(error));
             acked.words.iter().cloned().zip(errors).collect()
         } else {

@@ -64,9 +64,9 @@ impl World {
     }
 
     /// The disk serves.
-    pub(super) fn serve(&mut self, submission: Submission) -> Result<(), Violation> {
-        let concerned = self.concerned(&submission);
-        if let Submission::Sync { op, partition } = submission {
+    pub(super) fn serve(&mut self, submission: &Submission) -> Result<(), Violation> {
+        let concerned = self.concerned(submission);
+        if let &Submission::Sync { op, partition } = submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
             if self.breaker.is(Breakage::SyncFaked) {
@@ -78,11 +78,11 @@ impl World {
             self.start_sync(job, partition);
             return Ok(());
         }
-        let fails = self.arm_faults(&submission);
+        let fails = self.arm_faults(submission);
         let now_ms = self.clock.now().wall_ms;
         let Some(node) = &mut self.node else { return Ok(()) };
         node.under_way -= 1;
-        let completion = match self.breaker.instead_of_serving(&submission) {
+        let completion = match self.breaker.instead_of_serving(submission) {
             Some(faked) => faked,
             None => serve::serve(submission.clone(), &mut node.logs, &node.metadata, now_ms),
         };
@@ -92,7 +92,7 @@ impl World {
         }
         let completion = self.breaker.served(completion);
         self.trace.note(self.clock.mono(), format_args!("served {}", describe_completion(&completion)));
-        self.observe(&submission, &completion)?;
+        self.observe(submission, &completion)?;
         let in_order = !matches!(completion, Completion::Read(..) | Completion::Built(..));
         self.complete(&concerned, completion, in_order);
         Ok(())

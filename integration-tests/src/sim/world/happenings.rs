@@ -12,7 +12,7 @@ use records::ids::{Offset, PartitionId};
 use storage::{Disk, Logs, StorageError};
 
 use super::{Client, End, World, address};
-use crate::sim::clients::{Socket, Wish};
+use crate::sim::clients::{Member, Socket, Wish};
 use crate::sim::content::Seen;
 use crate::sim::event::{Event, RequestId};
 use crate::sim::model::{self, Rule, Violation};
@@ -267,8 +267,8 @@ impl World {
         match kind {
             0 => self.break_some_connection(),
             1 => self.stall_some_connection(),
-            2 => return self.some_member(|client, turn| client.leave(turn)),
-            3 => return self.some_member(|client, turn| client.die(turn)),
+            2 => return self.some_member(Member::leave),
+            3 => return self.some_member(Member::die),
             4 => self.stop(),
             5 => self.end(End::Kill),
             6 => self.end(End::PowerCut),
