@@ -417,11 +417,28 @@ pub struct ShareState {
     /// How to name it from now on.
     pub state: ShareStateId,
     /// The last snapshot, if any was written.
-    pub snapshot: Option<Bytes>,
-    /// The events after it, in order; those voided by a cut of the log are left out already.
-    pub events: Vec<Bytes>,
+    pub snapshot: Option<StoredState>,
+    /// The events after it, in order.
+    pub events: Vec<StoredState>,
     /// Whether it was on disk before (else it has just been created, empty).
     pub existed: bool,
+}
+
+/// A snapshot or an event as it is read back.
+#[derive(Clone, Debug)]
+pub struct StoredState {
+    /// As it was written.
+    pub bytes: Bytes,
+    /// What it says of offsets from here on is void: the log of the epoch under which it was written ends here, and
+    /// those offsets were handed out again since, or will be.
+    pub void_from: Offset,
+}
+
+impl From<Bytes> for StoredState {
+    /// Nothing of it is void.
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, void_from: Offset::MAX }
+    }
 }
 
 /// A finished write of events.

@@ -92,6 +92,24 @@ pub(crate) struct Wait {
 }
 
 impl Event {
+    /// What it says of offsets below `end`; `None` where that is nothing.
+    pub(crate) fn below(mut self, end: i64) -> Option<Self> {
+        match &mut self {
+            Self::Started(at) | Self::LogStarted(at) => *at = end.min(*at),
+            Self::Granted { ranges, .. }
+            | Self::Settled { ranges, .. }
+            | Self::Returned { ranges, .. }
+            | Self::Recalled(ranges)
+            | Self::Renewed { ranges, .. } => {
+                *ranges = ranges_below(std::mem::take(ranges), end);
+                if ranges.is_empty() {
+                    return None;
+                }
+            }
+        }
+        Some(self)
+    }
+
     /// The stored form.
     pub(crate) fn encode(&self) -> Bytes {
         let mut writer = Writer::default();
@@ -198,6 +216,15 @@ impl Event {
         };
         if reader.0.is_empty() { Ok(event) } else { Err(DecodeError) }
     }
+}
+
+/// The part of ascending ranges that lies below `end`.
+pub(crate) fn ranges_below(mut ranges: Ranges, end: i64) -> Ranges {
+    ranges.truncate(ranges.partition_point(|range| range.0 < end));
+    if let Some(last) = ranges.last_mut() {
+        last.1 = last.1.min(end.saturating_sub(1));
+    }
+    ranges
 }
 
 #[cfg(test)]

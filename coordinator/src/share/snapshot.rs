@@ -10,8 +10,9 @@ use bytes::Bytes;
 use records::ids::KeyHash;
 
 use super::ShareConfig;
+use crate::io::StoredState;
 use super::codec::{DecodeError, Reader, Writer};
-use super::event::{Event, Wait};
+use super::event::{Event, Wait, ranges_below};
 use super::holders::Lock;
 use super::partition::{SharePartition, unscanned};
 use super::window::RecordState;
@@ -82,28 +83,34 @@ impl SharePartition {
     /// The stored state is damaged or of a version that this code does not know.
     pub(crate) fn recover(
         config: Arc<ShareConfig>,
-        snapshot: Option<&[u8]>,
-        events: &[Bytes],
+        snapshot: Option<&StoredState>,
+        events: &[StoredState],
         now: Now,
     ) -> Result<Self, DecodeError> {
         let mut partition = Self::new(config);
-        if let Some(snapshot) = snapshot {
-            partition.restore(snapshot, now)?;
+        if let Some(StoredState { bytes, void_from }) = snapshot {
+            partition.restore(bytes, void_from.get(), now)?;
         }
-        for event in events {
-            partition.apply(&Event::decode(event)?, now);
+        for StoredState { bytes, void_from } in events {
+            if let Some(event) = Event::decode(bytes)?.below(void_from.get()) {
+                partition.apply(&event, now);
+            }
         }
         Ok(partition)
     }
 
-    fn restore(&mut self, snapshot: &[u8], now: Now) -> Result<(), DecodeError> {
+    /// What a snapshot says of offsets below `end`.
+    fn restore(&mut self, snapshot: &[u8], end: i64, now: Now) -> Result<(), DecodeError> {
         let mut reader = Reader(snapshot);
         if reader.byte()? != VERSION {
             return Err(DecodeError);
         }
         let (start, scan, acquired_end) = (reader.signed()?, reader.signed()?, reader.signed()?);
+        // Slots are told by their distance from the start as it was.
+        let mut behind = start;
+        let (start, scan, acquired_end) = (start.min(end), scan.min(end), acquired_end.min(end));
         self.window.restore(start, scan, acquired_end);
-        let settled = reader.ranges()?;
+        let settled = ranges_below(reader.ranges()?, end);
 
         let count = reader.small()?;
         let mut locks = Vec::with_capacity(reader.capacity(count));
@@ -125,7 +132,6 @@ impl SharePartition {
             }));
         }
 
-        let mut behind = start;
         for _ in 0..reader.small()? {
             let offset = behind.checked_add(reader.signed()?).ok_or(DecodeError)?;
             self.window.settle_gap(behind, (offset - 1).min(scan - 1));
@@ -141,12 +147,19 @@ impl SharePartition {
                 2 | 3 => Some(*locks.get(reader.small()? as usize).ok_or(DecodeError)?),
                 _ => None,
             };
+            let wait = if flags & STATE == 1 {
+                Some(Wait { full_ms: reader.signed()?, until_wall_ms: reader.signed()? })
+            } else {
+                None
+            };
+            if offset >= end {
+                continue;
+            }
             self.window.insert(offset, slot);
             if slot.scanned && lock.is_none() && flags & STATE == 0 {
                 self.enqueue(offset, &slot);
             }
-            if flags & STATE == 1 {
-                let wait = Wait { full_ms: reader.signed()?, until_wall_ms: reader.signed()? };
+            if let Some(wait) = wait {
                 self.delay(offset, wait, now);
             }
             if let Some(lock) = lock {
@@ -157,6 +170,7 @@ impl SharePartition {
         for (first, last) in settled {
             self.window.settle_gap(first, last);
         }
+        locks.into_iter().for_each(|lock| self.holders.drop_empty(lock));
         if reader.0.is_empty() { Ok(()) } else { Err(DecodeError) }
     }
 }

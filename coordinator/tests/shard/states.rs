@@ -38,6 +38,8 @@ impl States {
                 let state = ShareStateId { group, partition };
                 let existed = self.files.contains_key(&state);
                 let (snapshot, events) = self.files.entry(state).or_default().clone();
+                let snapshot = snapshot.map(Into::into);
+                let events = events.into_iter().map(Into::into).collect();
                 Completion::ShareStateOpened(op, Ok(ShareState { state, snapshot, events, existed }))
             }
             Submission::AppendEvents { op, state, events } => {

@@ -86,6 +86,8 @@ pub struct World {
     pub disk_full: bool,
     /// Stored share state cannot be read.
     pub unreadable: bool,
+    /// What is stored of offsets from here on is void: the log was cut here.
+    pub void_from: i64,
     pub scans: usize,
     pub syncs: usize,
     pub snapshots: usize,
@@ -186,6 +188,7 @@ impl World {
             slow_disk: false,
             disk_full: false,
             unreadable: false,
+            void_from: i64::MAX,
             scans: 0,
             syncs: 0,
             snapshots: 0,
@@ -262,6 +265,15 @@ impl World {
         log.batches.retain(|batch| batch.last >= at);
         self.table.insert(partition(0), log.facts);
         self.fact(Fact::LogStartMoved(partition(0), Offset(at)));
+    }
+
+    /// A power cut took the log from this offset on; the broker is to be restarted.
+    pub fn cut_log(&mut self, at: i64) {
+        let log = self.logs.get_mut(&partition(0)).unwrap();
+        log.batches.retain(|batch| batch.last < at);
+        (log.facts.end, log.facts.last_stable) = (Offset(at), Offset(at));
+        self.table.insert(partition(0), log.facts);
+        self.void_from = at;
     }
 
     // ---- members ---------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 //! The executor of the share machine's small world: it stores what it is told and reads back what it stored.
 
+use bytes::Bytes;
 use coordinator::command::{Fact, OffsetQuery};
 use coordinator::io::{
     BuildError, Completion, EventsAppended, FoundRecord, IoError, Scanned, ScannedBatch, ScannedKind,
-    ShareState, ShareStateId, Submission,
+    ShareState, ShareStateId, StoredState, Submission,
 };
 use coordinator::reply::{Output, Reply};
 use records::ids::{Offset, PartitionId};
@@ -66,14 +67,19 @@ impl World {
                 Completion::ShareStateOpened(op, Err(IoError::Storage))
             }
             Submission::OpenShareState { op, group, partition } => {
+                let void_from = self.void_from;
                 let existed = self.stored.contains_key(&(group.clone(), partition));
                 let stored = self.stored.entry((group, partition)).or_default();
                 Completion::ShareStateOpened(
                     op,
                     Ok(ShareState {
                         state: ShareStateId { group: 1, partition },
-                        snapshot: stored.snapshot.clone(),
-                        events: stored.events.clone(),
+                        snapshot: stored.snapshot.clone().map(|bytes| stored_part(bytes, void_from)),
+                        events: stored
+                            .events
+                            .iter()
+                            .map(|bytes| stored_part(bytes.clone(), void_from))
+                            .collect(),
                         existed,
                     }),
                 )
@@ -183,4 +189,8 @@ impl World {
         }
         Ok(Data(offsets))
     }
+}
+
+fn stored_part(bytes: Bytes, void_from: i64) -> StoredState {
+    StoredState { bytes, void_from: Offset(void_from) }
 }

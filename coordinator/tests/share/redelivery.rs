@@ -361,3 +361,28 @@ fn a_backoff_behind_a_snapshot_survives_a_restart() {
         }
     }
 }
+
+#[test]
+fn r15_share_state_does_not_outlive_its_log() {
+    for snapshots in [false, true] {
+        let mut w = World::keyed();
+        if snapshots {
+            w.limits.snapshot_after_bytes = 1;
+        }
+        w.restart(0);
+        w.log("a b c d e");
+        assert_eq!(offsets(&w.fetch("A", 10)), [0, 1, 2, 3, 4]);
+        w.ack("A", 0, 0, ACCEPT);
+        w.ack("A", 1, 2, RELEASE);
+        w.ack("A", 4, 4, ACCEPT);
+        w.ack("A", 2, 2, ACCEPT);
+        w.cut_log(2);
+        w.restart(30_000);
+        assert_eq!(w.fetch("B", 10), [(1, 1, 2)], "what lies below the cut stands");
+        assert_eq!(w.start(), 1);
+        w.log("c d e");
+        assert_eq!(w.fetch("B", 10), [(2, 4, 1)], "and what is new at old offsets is new");
+        w.ack("B", 1, 4, ACCEPT);
+        assert_eq!(w.start(), 5);
+    }
+}

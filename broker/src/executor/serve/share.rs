@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use coordinator::io::{
     BuildError, EventsAppended, IoError, Scanned, ScannedBatch, ScannedKind, ScannedRecord, ShareState,
-    ShareStateId,
+    ShareStateId, StoredState,
 };
 use records::ids::{Offset, PartitionId};
 use storage::{Logs, Metadata, SelectError};
@@ -76,12 +76,23 @@ pub(super) fn open(
 ) -> Result<ShareState, IoError> {
     let number = metadata.group_number(group).map_err(|error| io_error(&error))?;
     let (facts, replay) = logs.open_events(partition, number).map_err(|error| io_error(&error))?;
+    let current = epoch(logs, partition)?;
+    let stored = |(written, bytes): (i32, Bytes)| {
+        let void_from = if written == current { Offset::MAX } else { end_of(logs, partition, written)? };
+        Ok(StoredState { bytes, void_from })
+    };
     Ok(ShareState {
         state: ShareStateId { group: number, partition },
-        snapshot: replay.snapshot.map(|(_, snapshot)| snapshot),
-        events: replay.events.into_iter().map(|(_, event)| event).collect(),
+        snapshot: replay.snapshot.map(stored).transpose()?,
+        events: replay.events.into_iter().map(stored).collect::<Result<_, _>>()?,
         existed: facts.existed,
     })
+}
+
+/// Where the log of an earlier life ends: what was written under its epoch is void from there on.
+fn end_of(logs: &Logs, partition: PartitionId, epoch: i32) -> Result<Offset, IoError> {
+    let end = logs.epoch_end_offset(partition, epoch).map_err(|error| io_error(&error))?;
+    Ok(end.map_or(Offset::MAX, |(_, end)| end))
 }
 
 pub(super) fn append(

@@ -77,7 +77,7 @@ impl<S: Slice> ShareMachine<S> {
         let facts = logs.get(&id).copied();
         let loaded = result.map_err(|_| ShareError::Unavailable).and_then(|state| {
             let recovered =
-                SharePartition::recover(Arc::clone(&config), state.snapshot.as_deref(), &state.events, now);
+                SharePartition::recover(Arc::clone(&config), state.snapshot.as_ref(), &state.events, now);
             Ok((
                 state,
                 recovered.map_err(|_| ShareError::Unavailable)?,
@@ -87,8 +87,8 @@ impl<S: Slice> ShareMachine<S> {
         let Ok((state, mut partition, facts)) = loaded else { return self.load_failed(now, number) };
         let Some(part) = self.parts.get_mut(&number) else { return };
         part.store = Some(state.state);
-        part.event_bytes = state.events.iter().map(|event| event.len() as u64).sum();
-        part.snapshot_bytes = state.snapshot.as_ref().map_or(0, |snapshot| snapshot.len() as u64);
+        part.event_bytes = state.events.iter().map(|event| event.bytes.len() as u64).sum();
+        part.snapshot_bytes = state.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len() as u64);
         if state.snapshot.is_some() || !state.events.is_empty() {
             let survivors = match std::mem::replace(&mut part.state, PartState::Closed) {
                 PartState::Opening(survivors) => survivors,

@@ -127,13 +127,13 @@ impl Breaker {
     pub(super) fn served(&mut self, mut completion: Completion<Data>) -> Completion<Data> {
         match (self.breakage, &mut completion) {
             (Some(Breakage::SettlingForgotten), Completion::ShareStateOpened(_, Ok(state))) => {
-                let last = state.events.iter().rposition(|event| event.get(KIND_AT) == Some(&SETTLED));
+                let last = state.events.iter().rposition(|event| event.bytes.get(KIND_AT) == Some(&SETTLED));
                 if let Some(last) = last {
                     state.events.remove(last);
                 }
             }
             (Some(Breakage::GrantsForgotten), Completion::ShareStateOpened(_, Ok(state))) => {
-                state.events.retain(|event| event.get(KIND_AT) != Some(&GRANTED));
+                state.events.retain(|event| event.bytes.get(KIND_AT) != Some(&GRANTED));
             }
             (Some(Breakage::RecordHidden), Completion::Scanned(_, Ok(scanned))) => {
                 for batch in &mut scanned.batches {
