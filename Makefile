@@ -34,6 +34,10 @@ test-foreign: ## tests with Java, Go, Python and Node clients and with Apache Ka
 test-mixed: ## the mixed-client key-order test, with and without a crash of the broker, ROUNDS times
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
 
+test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
+	SLUICE_SIM_SEEDS=$(or $(SEEDS),1000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test -p sluice-integration-tests \
+	  --test sim_smoke --test sim_determinism --test sim_checks_itself -- --nocapture
+
 test-garbage: build ## 1,000 connections that send garbage for a minute leave the broker answering, with flat memory
 	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_GARBAGE_SECONDS=$(or $(SECONDS),60) \
 	  $(CARGO) test -p sluice-integration-tests --test hostile_garbage -- --nocapture

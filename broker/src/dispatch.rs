@@ -47,8 +47,6 @@ pub enum Served {
     Later(Pin<Box<dyn Future<Output = Result<Option<Response>, CloseConnection>> + Send>>),
 }
 
-/// Requests of a client of this name panic in their handler, in tests of what a panic may touch (case B12).
-
 /// The API of a request, by what every request begins with; `None` for an ApiVersions that is too new, which is answered
 /// (KIP-511). The reader asks as soon as these bytes are there, so that nobody has to take in a body that leads nowhere.
 ///
@@ -66,6 +64,7 @@ pub(crate) fn route(api_key: i16, api_version: i16) -> Result<Option<ApiKey>, Cl
     }
 }
 
+/// Requests of a client of this name panic in their handler, in tests of what a panic may touch (case B12).
 #[cfg(test)]
 pub(crate) const PANICKING_CLIENT: &str = "panic";
 

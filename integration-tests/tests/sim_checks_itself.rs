@@ -1,17 +1,19 @@
 //! Each way in which the broker is made to lie is found by the model: a check that finds nothing checks nothing.
 
+use integration_tests::sim;
 use integration_tests::sim::breakage::Breakage;
 use integration_tests::sim::model::Rule;
-use integration_tests::sim;
 
 /// A breakage is found within so many seeds.
-const SEEDS_MAX: u64 = 60;
+const SEEDS_MAX: u64 = 300;
 
 /// What each breakage may be found as.
 fn rules(breakage: Breakage) -> &'static [Rule] {
     match breakage {
-        Breakage::LostAnswerTakenAsWritten => &[Rule::Redelivery, Rule::Lost],
-        Breakage::GrantedToTwo => &[Rule::Exclusive, Rule::Forgotten, Rule::Limit, Rule::Redelivery, Rule::Order],
+        Breakage::LostAnswerTakenAsWritten => &[Rule::Redelivery],
+        Breakage::GrantedToTwo => {
+            &[Rule::Exclusive, Rule::Forgotten, Rule::Limit, Rule::Redelivery, Rule::Order]
+        }
         Breakage::SettlingForgotten => &[Rule::Forgotten],
         Breakage::GrantsForgotten => &[Rule::Exclusive, Rule::Order, Rule::Redelivery],
         Breakage::RecordHidden => &[Rule::Lost, Rule::Order],
@@ -26,16 +28,17 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
     }
 }
 
+/// A lie may also be found by what follows from it, before it is found for what it is: then another seed must show it.
 fn is_found(breakage: Breakage) {
+    let mut followed = Vec::new();
     for seed in 0..SEEDS_MAX {
-        let report = sim::run(seed, Some(breakage));
-        if let Some(violation) = report.violation {
-            println!("{breakage:?} is found with seed {seed}: {violation}");
-            assert!(rules(breakage).contains(&violation.rule), "seed {seed}, {breakage:?}: {violation}");
-            return;
+        match sim::run(seed, Some(breakage)).violation {
+            Some(violation) if rules(breakage).contains(&violation.rule) => return,
+            Some(violation) => followed.push(format!("seed {seed}: {violation}")),
+            None => {}
         }
     }
-    panic!("{breakage:?} is not found within {SEEDS_MAX} seeds");
+    panic!("{breakage:?} is not found for what it is within {SEEDS_MAX} seeds, only by {followed:#?}");
 }
 
 #[test]

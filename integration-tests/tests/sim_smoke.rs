@@ -9,9 +9,10 @@ const SEEDS: u64 = 100;
 const PARTS: u64 = 2;
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}"))
-    })
+    std::env::var(name)
+        .ok()
+        .filter(|text| !text.is_empty())
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }
 
 fn part(part: u64) {

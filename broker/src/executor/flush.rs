@@ -38,11 +38,7 @@ impl Flushes {
     }
 
     /// Takes a job's result back: the completions of all that it covers, and perhaps the next job.
-    pub fn end(
-        &mut self,
-        logs: &mut Logs,
-        result: SyncResult,
-    ) -> (Vec<Completion<Data>>, Option<SyncJob>) {
+    pub fn end(&mut self, logs: &mut Logs, result: SyncResult) -> (Vec<Completion<Data>>, Option<SyncJob>) {
         let partition = result.partition();
         let outcome = logs.sync_done(result).map(|_| ()).map_err(|_| IoError::Storage);
         let Some(flush) = self.partitions.remove(&partition) else { return (Vec::new(), None) };

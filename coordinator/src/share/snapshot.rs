@@ -10,12 +10,12 @@ use bytes::Bytes;
 use records::ids::KeyHash;
 
 use super::ShareConfig;
-use crate::io::StoredState;
 use super::codec::{DecodeError, Reader, Writer};
 use super::event::{Event, Wait, ranges_below};
 use super::holders::Lock;
 use super::partition::{SharePartition, unscanned};
 use super::window::RecordState;
+use crate::io::StoredState;
 use crate::time::Now;
 
 const VERSION: u8 = 1;

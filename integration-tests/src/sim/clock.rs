@@ -53,7 +53,7 @@ impl<E> Clock<E> {
     }
 
     /// Lets time pass to the next event.
-    pub fn next(&mut self) -> Option<E> {
+    pub fn pass(&mut self) -> Option<E> {
         let ((at, _), event) = self.events.pop_first()?;
         self.now = at;
         Some(event)

@@ -159,7 +159,9 @@ impl Model {
     ) -> Result<(), Violation> {
         let mut refused = BTreeSet::new();
         for output in outputs {
-            if let Output::Reply(ticket, Reply::ShareFetched(Err(_)) | Reply::ShareAcknowledged(Err(_))) = output {
+            if let Output::Reply(ticket, Reply::ShareFetched(Err(_)) | Reply::ShareAcknowledged(Err(_))) =
+                output
+            {
                 refused.insert(*ticket);
             }
         }
@@ -470,9 +472,10 @@ impl Model {
         let is_sure = |offset: &i64, member: &Arc<str>| {
             share.record(*offset).hold.is_some_and(|hold| !hold.doubt && hold.member == *member)
         };
-        let others = self.working.iter().filter(|(other, record)| {
-            other.0 == work.group && other.1 != work.member && record.0 == index
-        });
+        let others = self
+            .working
+            .iter()
+            .filter(|(other, record)| other.0 == work.group && other.1 != work.member && record.0 == index);
         for (other, (_, other_offset)) in others {
             let same = key_of(&offset).is_some() && key_of(&offset) == key_of(other_offset);
             let keyed = share.config.order == ShareOrder::Key;
@@ -519,10 +522,11 @@ impl Model {
         None
     }
 
-    /// Commands that were never answered although their connections live.
+    /// A command without an answer although its connection lives; a fetch that may wait for records is none.
     #[must_use]
     pub fn unanswered(&self) -> Option<String> {
-        let open = self.tickets.iter().find(|(_, asked)| !asked.is_void(&self.closed));
+        let waits = |asked: &Asked| matches!(asked, Asked::ShareFetch { .. }) || asked.is_void(&self.closed);
+        let open = self.tickets.iter().find(|(_, asked)| !waits(asked));
         open.map(|(ticket, asked)| format!("{ticket:?} {asked:?}"))
     }
 

@@ -139,7 +139,8 @@ impl Net {
 
     /// The broker gives a connection up: what the shard hears of it.
     pub fn broker_closes(&mut self, id: ConnectionId) -> Vec<Fact> {
-        let Some(connection) = self.connections.get_mut(&id).filter(|connection| connection.broker_open) else {
+        let Some(connection) = self.connections.get_mut(&id).filter(|connection| connection.broker_open)
+        else {
             return Vec::new();
         };
         connection.broker_open = false;
@@ -180,7 +181,10 @@ impl Net {
     }
 
     fn forget(&mut self, id: ConnectionId) {
-        if self.connections.get(&id).is_some_and(|connection| !connection.client_open && !connection.broker_open)
+        if self
+            .connections
+            .get(&id)
+            .is_some_and(|connection| !connection.client_open && !connection.broker_open)
         {
             self.connections.remove(&id);
         }

@@ -13,7 +13,9 @@ use coordinator::shard::{Input, Shard};
 use coordinator::share::ShareConfig;
 use coordinator::time::Mono;
 use records::ids::{PartitionId, TopicId};
-use storage::{Boot, DataDir, Disk, LogConfig, Logs, Metadata, Options, SimDisk, StorageError, SyncJob, SyncResult};
+use storage::{
+    Boot, DataDir, Disk, LogConfig, Logs, Metadata, Options, SimDisk, StorageError, SyncJob, SyncResult,
+};
 
 use super::plan::Plan;
 

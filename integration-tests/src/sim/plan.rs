@@ -119,7 +119,7 @@ impl Plan {
     /// What `seed` stands for.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut random = Random::new(seed ^ 0x51_ce5e_ed);
+        let mut random = Random::new(seed ^ 0x51ce_5eed);
         let random = &mut random;
         let calm = random.percent(15);
         let partitions = random.pick(&[1, 1, 1, 2, 3]);

@@ -16,7 +16,9 @@ use coordinator::time::Micros;
 use storage::SimDisk;
 
 use super::breakage::Breakage;
-use super::clients::{Client, Committer, Member, Names, Producer, Reader, Socket, Turn, Wish, address, wake_event};
+use super::clients::{
+    Client, Committer, Member, Names, Producer, Reader, Socket, Turn, Wish, address, wake_event,
+};
 use super::clock::Clock;
 use super::event::Event;
 use super::model::{Model, Rule, ShareId, Violation};
@@ -143,7 +145,7 @@ impl World {
         }
         let chaos = Micros(self.plan.chaos_ms * 1_000);
         self.clock.after(chaos, Event::Peace);
-        while let Some(event) = self.clock.next() {
+        while let Some(event) = self.clock.pass() {
             self.counts.events += 1;
             if self.counts.events > EVENTS_MAX {
                 return Err(Violation::new(Rule::Life, "the run does not come to an end"));
@@ -172,7 +174,7 @@ impl World {
     fn happens(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Round { life } if life == self.life => self.round(),
-            Event::Serve { life, submission } if life == self.life => self.serve(*submission),
+            Event::Serve { life, submission } if life == self.life => self.serve(&submission),
             Event::Completed { life, completion } if life == self.life => {
                 if let Some(node) = &mut self.node {
                     node.under_way -= 1;
@@ -184,7 +186,9 @@ impl World {
                 self.sync_ends(job);
                 Ok(())
             }
-            Event::Round { .. } | Event::Serve { .. } | Event::Completed { .. } | Event::SyncEnds { .. } => Ok(()),
+            Event::Round { .. } | Event::Serve { .. } | Event::Completed { .. } | Event::SyncEnds { .. } => {
+                Ok(())
+            }
             Event::Arrives { connection, request, command } => {
                 self.arrives(connection, request, *command);
                 Ok(())
@@ -304,11 +308,7 @@ impl World {
 
     // ---- clients ---------------------------------------------------------------------------------------------
 
-    fn turn(
-        &mut self,
-        client: usize,
-        act: impl FnOnce(&mut Client, &mut Turn<'_>),
-    ) -> Result<(), Violation> {
+    fn turn(&mut self, client: usize, act: impl FnOnce(&mut Client, &mut Turn<'_>)) -> Result<(), Violation> {
         let mut wishes = Vec::new();
         let mut turn = Turn {
             now: self.clock.now(),
@@ -362,12 +362,17 @@ impl World {
         let since = self.peace_at.expect("one looks in peace only");
         let undone = self.what_is_undone();
         if undone.is_none() {
-            self.counts.records =
-                (0..self.plan.partitions).map(|index| self.model.log_end(partition(index))).sum::<i64>().unsigned_abs();
+            self.counts.records = (0..self.plan.partitions)
+                .map(|index| self.model.log_end(partition(index)))
+                .sum::<i64>()
+                .unsigned_abs();
             return Ok(true);
         }
         if self.clock.mono() - since > PEACE_MAX {
-            return Err(Violation::new(Rule::Lost, format!("not done in time: {}", undone.unwrap_or_default())));
+            let unanswered = self.model.unanswered();
+            let rule = if unanswered.is_some() { Rule::Reply } else { Rule::Lost };
+            let text = unanswered.or(undone).unwrap_or_default();
+            return Err(Violation::new(rule, format!("not done in time: {text}")));
         }
         self.clock.after(LOOK_EVERY, Event::Look);
         Ok(false)
@@ -385,12 +390,15 @@ impl World {
                 _ if end == 0 => {}
                 None => return Some(format!("{} is not in memory", id.0)),
                 Some(view) if view.start.get() < end || view.out > 0 => {
-                    return Some(format!("{} {} stands at {view:?}, the log ends at {end}", id.0, id.1.index));
+                    return Some(format!(
+                        "{} {} stands at {view:?}, the log ends at {end}",
+                        id.0, id.1.index
+                    ));
                 }
                 Some(_) => {}
             }
         }
-        self.model.undone()
+        self.model.undone().or_else(|| self.model.unanswered())
     }
 }
 
@@ -402,12 +410,18 @@ fn note_input(trace: &mut Trace, now: coordinator::time::Mono, input: &Input<Dat
                 trace.note(now, format_args!("command {} produce {:?} {parts:?}", ticket.0, produce.acks));
             }
             Command::ShareFetch(fetch) => {
-                let acks: Vec<_> = fetch.parts.iter().map(|part| (part.partition.index, ranges(&part.acks))).collect();
+                let acks: Vec<_> =
+                    fetch.parts.iter().map(|part| (part.partition.index, ranges(&part.acks))).collect();
                 trace.note(
                     now,
                     format_args!(
                         "command {} fetch {} epoch {} on {} wait {} max {} acks {acks:?}",
-                        ticket.0, fetch.member, fetch.epoch, fetch.connection.0, fetch.wait_max_ms, fetch.records_max,
+                        ticket.0,
+                        fetch.member,
+                        fetch.epoch,
+                        fetch.connection.0,
+                        fetch.wait_max_ms,
+                        fetch.records_max,
                     ),
                 );
             }

@@ -72,8 +72,7 @@ enum Alarm {
     Renew,
 }
 
-const ALARMS: [Alarm; 6] =
-    [Alarm::Beat, Alarm::Work, Alarm::Next, Alarm::Join, Alarm::Timeout, Alarm::Renew];
+const ALARMS: [Alarm; 6] = [Alarm::Beat, Alarm::Work, Alarm::Next, Alarm::Join, Alarm::Timeout, Alarm::Renew];
 
 /// How its application works.
 #[derive(Clone, Copy, Debug)]
@@ -520,7 +519,11 @@ impl Member {
                 self.session_epoch = 0;
             }
             Manners::KeyShare if fetch_out => self.session_epoch = 0,
-            Manners::JavaPoll | Manners::JavaCommit | Manners::Franz | Manners::Rdkafka | Manners::KeyShare => {
+            Manners::JavaPoll
+            | Manners::JavaCommit
+            | Manners::Franz
+            | Manners::Rdkafka
+            | Manners::KeyShare => {
                 self.mute();
                 self.session_epoch = 0;
             }

@@ -21,6 +21,9 @@ const PADDING_MAX: u64 = 60;
 /// Padding repeats itself, so that compression has something to do.
 const PADDING: [u8; PADDING_MAX as usize] = *b"the quick brown fox jumps over the lazy dog, and again, 0123";
 
+/// A record as its key, if it has one, and its number.
+type KeyAndNumber = (Option<u64>, u64);
+
 /// See the module.
 pub struct Producer {
     plan: ProducerPlan,
@@ -32,7 +35,7 @@ pub struct Producer {
     left: u64,
     socket: Option<Socket>,
     /// The batch that is not answered well yet: partition and its records as key and record number.
-    batch: Option<(i32, Vec<(Option<u64>, u64)>)>,
+    batch: Option<(i32, Vec<KeyAndNumber>)>,
     asked: Option<RequestId>,
     turn: u64,
 }

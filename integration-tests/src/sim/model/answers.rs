@@ -33,7 +33,10 @@ pub(super) struct Acked {
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     /// Numbers of the records by part, and whether the answer waits for a sync.
-    Produce { parts: Vec<(PartitionId, Vec<u64>)>, synced: bool },
+    Produce {
+        parts: Vec<(PartitionId, Vec<u64>)>,
+        synced: bool,
+    },
     ShareFetch {
         connection: ConnectionId,
         group: Arc<str>,
@@ -44,9 +47,19 @@ pub(super) enum Asked {
         numbered: bool,
         acked: Vec<Acked>,
     },
-    ShareAcknowledge { connection: ConnectionId, group: Arc<str>, acked: Vec<Acked> },
-    Commit { group: Arc<str>, number: u64 },
-    Offsets { group: Arc<str>, at_least: u64 },
+    ShareAcknowledge {
+        connection: ConnectionId,
+        group: Arc<str>,
+        acked: Vec<Acked>,
+    },
+    Commit {
+        group: Arc<str>,
+        number: u64,
+    },
+    Offsets {
+        group: Arc<str>,
+        at_least: u64,
+    },
     Other,
 }
 
@@ -97,7 +110,19 @@ impl Model {
                 }
                 Ok(())
             }
-            (Asked::ShareFetch { connection, group, member, since, records_max, per_key_max, numbered, acked }, Reply::ShareFetched(fetched)) => {
+            (
+                Asked::ShareFetch {
+                    connection,
+                    group,
+                    member,
+                    since,
+                    records_max,
+                    per_key_max,
+                    numbered,
+                    acked,
+                },
+                Reply::ShareFetched(fetched),
+            ) => {
                 let view = self.member(&group, &member);
                 view.answered(ticket, fetched.is_ok());
                 let Ok(fetched) = fetched else { return Ok(()) };
@@ -146,13 +171,9 @@ impl Model {
                 }
                 Ok(())
             }
-            (_, Reply::Fetched(parts)) => {
-                parts.iter().flatten().try_for_each(|part| self.fetched(part))
-            }
+            (_, Reply::Fetched(parts)) => parts.iter().flatten().try_for_each(|part| self.fetched(part)),
             (_, Reply::Group(_) | Reply::RecordsDeleted(_) | Reply::Offsets(_)) => Ok(()),
-            (asked, reply) => {
-                Err(Violation::new(Rule::Reply, format!("{asked:?} is answered by {reply:?}")))
-            }
+            (asked, reply) => Err(Violation::new(Rule::Reply, format!("{asked:?} is answered by {reply:?}"))),
         }
     }
 
@@ -201,7 +222,7 @@ impl Model {
     ) -> Result<(), Violation> {
         let id = (Arc::clone(group), acked.partition);
         let Some(share) = self.shares.get_mut(&id) else { return Ok(()) };
-        let outcomes: Vec<(Vec<(i64, Word)>, Option<ShareError>)> = if acked.numbered {
+        let outcomes: Vec<(Vec<_>, Option<ShareError>)> = if acked.numbered {
             let errors = results.iter().map(|result| result.err()).chain(std::iter::repeat(error));
             acked.words.iter().cloned().zip(errors).collect()
         } else {
@@ -218,7 +239,8 @@ impl Model {
                     for (offset, word) in words.into_iter().filter(|(_, word)| word.settles) {
                         let hold = share.record(offset).hold;
                         if hold.is_some_and(|hold| hold.delivery != word.delivery && !hold.doubt) {
-                            let text = format!("{offset} of {group} was granted again and its accept is taken");
+                            let text =
+                                format!("{offset} of {group} was granted again and its accept is taken");
                             return Err(Violation::new(Rule::Redelivery, text));
                         }
                         share.surely_settled(offset);

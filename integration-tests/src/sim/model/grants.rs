@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use broker::executor::Data;
 use coordinator::command::Ticket;
-use coordinator::reply::{SharePart, ShareFetched};
+use coordinator::reply::{ShareFetched, SharePart};
 use coordinator::share::ShareOrder;
 use coordinator::time::{Micros, Mono};
 use records::ids::KeyHash;
@@ -183,7 +183,11 @@ impl Model {
     fn check_data(&self, id: &ShareId, part: &SharePart<Data>) -> Result<(), Violation> {
         let broken = |text: String| Err(Violation::new(Rule::Content, text));
         let Some(data) = &part.data else {
-            return if part.acquired.is_empty() { Ok(()) } else { broken("acquired without data".to_owned()) };
+            return if part.acquired.is_empty() {
+                Ok(())
+            } else {
+                broken("acquired without data".to_owned())
+            };
         };
         let batches = content::bytes(data)
             .and_then(|bytes| content::batches(&bytes))

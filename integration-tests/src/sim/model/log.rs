@@ -59,7 +59,13 @@ impl Log {
     }
 
     /// What a restart found: the new end where records are gone; or what must not have happened.
-    pub(super) fn reopened(&mut self, start: i64, end: i64, found: &[Seen], power_cut: bool) -> Result<(), String> {
+    pub(super) fn reopened(
+        &mut self,
+        start: i64,
+        end: i64,
+        found: &[Seen],
+        power_cut: bool,
+    ) -> Result<(), String> {
         if start < self.start || start > self.start_asked.max(self.start) {
             return Err(format!("the log starts at {start}, not at {} to {}", self.start, self.start_asked));
         }

@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use coordinator::command::{
-    AckRange, ConnectionId, ShareAcknowledge, ShareFetch, Ticket,
-};
+use coordinator::command::{AckRange, ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
 use coordinator::share::{ShareConfig, ShareOrder};
 use coordinator::time::{Micros, Mono};
 use records::ids::PartitionId;
 
+use super::Model;
 use super::answers::{Acked, Asked};
 use super::state::Tri;
-use super::Model;
 
 /// A member that left by heartbeat may settle for so long (O4).
 const LEFT_MAX: Micros = Micros(1_000_000);
@@ -126,12 +124,7 @@ impl Model {
         }
     }
 
-    pub(super) fn share_acknowledge(
-        &mut self,
-        now: Mono,
-        acks: &ShareAcknowledge,
-        taken: bool,
-    ) -> Asked {
+    pub(super) fn share_acknowledge(&mut self, now: Mono, acks: &ShareAcknowledge, taken: bool) -> Asked {
         let mut acked = Vec::new();
         if taken {
             self.member(&acks.group, &acks.member).heard(acks.connection);
@@ -157,7 +150,9 @@ impl Model {
         let id = (Arc::clone(group), partition);
         let mut sure = self.open.contains(&id);
         let mut acked = Acked { partition, numbered, words: Vec::new(), position: 0 };
-        let Some((share, log)) = self.shares.get_mut(&id).zip(self.logs.get(&partition)) else { return acked };
+        let Some((share, log)) = self.shares.get_mut(&id).zip(self.logs.get(&partition)) else {
+            return acked;
+        };
         if share.config.order == ShareOrder::None && !numbered {
             // All or nothing: sure only where all are.
             sure &= ranges.iter().flat_map(|range| range.first..=range.last).all(|offset| {

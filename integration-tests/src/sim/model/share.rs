@@ -161,7 +161,10 @@ impl Share {
         if !self.opened {
             return;
         }
-        self.journal.iter_mut().filter(|change| change.written && change.job == 0).for_each(|change| change.job = job);
+        self.journal
+            .iter_mut()
+            .filter(|change| change.written && change.job == 0)
+            .for_each(|change| change.job = job);
     }
 
     /// The sync job has run.
@@ -387,7 +390,11 @@ impl Share {
     ) -> Word {
         let record = self.record(offset);
         let hold = match record.hold {
-            Some(hold) if *hold.member == *member && delivery.is_none_or(|number| number == hold.delivery) => hold,
+            Some(hold)
+                if *hold.member == *member && delivery.is_none_or(|number| number == hold.delivery) =>
+            {
+                hold
+            }
             _ if record.unknown => return Word { held: Tri::Maybe, settles: false, delivery: 0 },
             _ => return Word { held: Tri::No, settles: false, delivery: 0 },
         };
@@ -408,7 +415,8 @@ impl Share {
                         hold.sure_until = now + lock;
                         hold.restarted = false;
                     } else {
-                        hold.sure_until = hold.lock_end.take().unwrap_or(hold.sure_until).min(hold.sure_until);
+                        hold.sure_until =
+                            hold.lock_end.take().unwrap_or(hold.sure_until).min(hold.sure_until);
                         hold.doubt = true;
                     }
                 });

@@ -64,9 +64,9 @@ impl World {
     }
 
     /// The disk serves.
-    pub(super) fn serve(&mut self, submission: Submission) -> Result<(), Violation> {
-        let concerned = self.concerned(&submission);
-        if let Submission::Sync { op, partition } = submission {
+    pub(super) fn serve(&mut self, submission: &Submission) -> Result<(), Violation> {
+        let concerned = self.concerned(submission);
+        if let &Submission::Sync { op, partition } = submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
             if self.breaker.is(Breakage::SyncFaked) {
@@ -78,11 +78,11 @@ impl World {
             self.start_sync(job, partition);
             return Ok(());
         }
-        let fails = self.arm_faults(&submission);
+        let fails = self.arm_faults(submission);
         let now_ms = self.clock.now().wall_ms;
         let Some(node) = &mut self.node else { return Ok(()) };
         node.under_way -= 1;
-        let completion = match self.breaker.instead_of_serving(&submission) {
+        let completion = match self.breaker.instead_of_serving(submission) {
             Some(faked) => faked,
             None => serve::serve(submission.clone(), &mut node.logs, &node.metadata, now_ms),
         };
@@ -92,7 +92,7 @@ impl World {
         }
         let completion = self.breaker.served(completion);
         self.trace.note(self.clock.mono(), format_args!("served {}", describe_completion(&completion)));
-        self.observe(&submission, &completion)?;
+        self.observe(submission, &completion)?;
         let in_order = !matches!(completion, Completion::Read(..) | Completion::Built(..));
         self.complete(&concerned, completion, in_order);
         Ok(())
@@ -253,11 +253,13 @@ pub(super) fn describe_completion(completion: &Completion<Data>) -> String {
         Completion::Read(op, parts) => format!("{} read {} parts", op.0, parts.len()),
         Completion::Loaded(op, result) => format!("{} loaded {:?}", op.0, result.as_ref().map(Vec::len)),
         Completion::Built(op, parts) => {
-            let parts: Vec<_> = parts.iter().map(|part| part.as_ref().map(coordinator::io::Slice::len)).collect();
+            let parts: Vec<_> =
+                parts.iter().map(|part| part.as_ref().map(coordinator::io::Slice::len)).collect();
             format!("{} built {parts:?}", op.0)
         }
         Completion::Scanned(op, Ok(scanned)) => {
-            let batches: Vec<_> = scanned.batches.iter().map(|batch| (batch.base.get(), batch.last.get())).collect();
+            let batches: Vec<_> =
+                scanned.batches.iter().map(|batch| (batch.base.get(), batch.last.get())).collect();
             format!("{} scanned {batches:?} next {}", op.0, scanned.next)
         }
         Completion::ShareStateOpened(op, Ok(state)) => format!(

@@ -12,7 +12,7 @@ use records::ids::{Offset, PartitionId};
 use storage::{Disk, Logs, StorageError};
 
 use super::{Client, End, World, address};
-use crate::sim::clients::{Socket, Wish};
+use crate::sim::clients::{Member, Socket, Wish};
 use crate::sim::content::Seen;
 use crate::sim::event::{Event, RequestId};
 use crate::sim::model::{self, Rule, Violation};
@@ -143,8 +143,9 @@ impl World {
         let mut found = BTreeMap::new();
         for index in 0..self.plan.partitions {
             let id = partition(index);
-            let log = look_through(&mut node.logs, id)
-                .map_err(|error| Violation::new(Rule::Produce, format!("log {index} cannot be read: {error}")))?;
+            let log = look_through(&mut node.logs, id).map_err(|error| {
+                Violation::new(Rule::Produce, format!("log {index} cannot be read: {error}"))
+            })?;
             found.insert(id, log);
         }
         if self.started {
@@ -266,8 +267,8 @@ impl World {
         match kind {
             0 => self.break_some_connection(),
             1 => self.stall_some_connection(),
-            2 => return self.some_member(|client, turn| client.leave(turn)),
-            3 => return self.some_member(|client, turn| client.die(turn)),
+            2 => return self.some_member(Member::leave),
+            3 => return self.some_member(Member::die),
             4 => self.stop(),
             5 => self.end(End::Kill),
             6 => self.end(End::PowerCut),
@@ -322,7 +323,8 @@ impl World {
             let wait = Micros(self.random.between(1, length_us));
             self.clock.after(wait, Event::Breaks { connection });
         }
-        self.trace.note(self.clock.mono(), format_args!("connection {} stalls until {until:?}", connection.0));
+        self.trace
+            .note(self.clock.mono(), format_args!("connection {} stalls until {until:?}", connection.0));
         if let Some(state) = self.net.get_mut(connection) {
             state.stalled_until = until;
         }

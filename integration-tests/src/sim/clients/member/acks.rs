@@ -78,7 +78,8 @@ mod tests {
             acks.put(0, offset, DeliveryNumber(7), kind);
         }
         let parts = acks.take(false);
-        let ranges: Vec<_> = parts[&0].iter().map(|range| (range.first, range.last, &range.types[..])).collect();
+        let ranges: Vec<_> =
+            parts[&0].iter().map(|range| (range.first, range.last, &range.types[..])).collect();
         assert_eq!(ranges, [(3, 5, &[1, 1, 2][..]), (9, 9, &[1][..])]);
         assert!(acks.is_empty());
     }
