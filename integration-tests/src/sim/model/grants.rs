@@ -54,13 +54,15 @@ impl Model {
                     self.check_grant(now, terms, &id, offset, range.count)?;
                     // A grant of before a restart that was never answered may recall it unseen.
                     let ghosts = self.shares.get(&id).is_some_and(|share| now < share.ghosts_until);
-                    let recalled = if ghosts && terms.per_key_max > 1 { Tri::Maybe } else { Tri::No };
+                    let unseen = (ghosts && terms.per_key_max > 1) || self.has_doubt_before(&id, offset);
+                    let recalled = if unseen { Tri::Maybe } else { Tri::No };
                     let hold = Hold {
                         member: Arc::clone(&terms.member),
                         ticket: terms.ticket,
                         delivery: range.delivery.0,
                         numbered: terms.numbered,
-                        doubt,
+                        // With delivery numbers what is recalled comes back at once.
+                        doubt: doubt || (unseen && terms.numbered),
                         doubted: false,
                         failed: false,
                         recalled,
@@ -71,7 +73,8 @@ impl Model {
                         restarted: false,
                     };
                     let fails = u16::try_from(range.count - 1).unwrap_or(0);
-                    if let Some(share) = self.shares.get_mut(&id) {
+                    let is_there = self.logs.get(&id.1).is_some_and(|log| offset >= log.start);
+                    if let Some(share) = self.shares.get_mut(&id).filter(|_| is_there) {
                         share.granted(offset, hold, fails);
                     }
                     self.grants += 1;
@@ -126,6 +129,18 @@ impl Model {
             Some(key) => self.check_key(now, terms, id, offset, key),
             None => Ok(()),
         }
+    }
+
+    /// Whether an earlier record of the key may come back unseen, and recall this one.
+    fn has_doubt_before(&self, id: &ShareId, offset: i64) -> bool {
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return false };
+        let key = log.records.get(&offset).and_then(|seen| seen.key);
+        let earlier = key.and_then(|key| log.keys.get(&key)).into_iter().flatten();
+        earlier.take_while(|&&other| other < offset).any(|&other| {
+            let record = share.record(other);
+            let doubt = record.unknown || record.hold.is_some_and(|hold| hold.doubt);
+            other >= log.start && record.settled != Tri::Yes && doubt
+        })
     }
 
     /// The other records of the key.

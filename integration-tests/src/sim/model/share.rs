@@ -50,6 +50,8 @@ pub(super) struct Share {
     dropped: u64,
     /// Its state was opened in this life of the broker.
     pub(super) opened: bool,
+    /// The wall clock stepped in this life: what is read back takes what is left of a wait by it.
+    wall_stepped: bool,
     /// Every record below is done for good.
     done_below: i64,
     /// When the first append that no sync follows was handed to the disk.
@@ -69,6 +71,7 @@ impl Share {
             journal: Vec::new(),
             dropped: 0,
             opened: false,
+            wall_stepped: false,
             done_below: 0,
             unsynced_since: None,
             ghosts_until: Mono::default(),
@@ -211,6 +214,9 @@ impl Share {
                 }
             });
         }
+        if self.wall_stepped {
+            self.records.values_mut().for_each(|record| record.not_before = None);
+        }
         self.dropped += count - kept.len() as u64;
         self.journal = kept;
     }
@@ -240,6 +246,7 @@ impl Share {
         }
         self.unsynced_since = None;
         self.opened = false;
+        self.wall_stepped = false;
         // Jobs are numbered anew.
         self.journal.iter_mut().for_each(|change| change.job = 0);
         self.done_below = 0;
@@ -267,6 +274,7 @@ impl Share {
 
     /// The wall clock stepped: a state that is read later takes what is left of its locks by it.
     pub(super) fn wall_stepped(&mut self, now: Mono) {
+        self.wall_stepped = true;
         if self.opened {
             return;
         }
