@@ -86,7 +86,8 @@ impl Share {
 
     /// The first record below `start` that is not done.
     pub(super) fn first_unsettled_below(&mut self, start: i64, log: &Log) -> Option<i64> {
-        self.done_below = self.done_below.max(log.start);
+        // What a cut was asked for may be gone before its answer is here.
+        self.done_below = self.done_below.max(log.start_asked.min(log.end));
         if self.done_below >= start {
             return None;
         }
