@@ -92,9 +92,6 @@ pub struct Fetch {
     pub isolation: Isolation,
     /// The partitions, in the order in which they are served.
     pub parts: Vec<FetchPart>,
-    /// It goes on with a fetch session (KIP-227). The shard waits and answers alike for both kinds, every part each
-    /// time; which parts are told is the session's business.
-    pub incremental: bool,
 }
 
 /// One partition of a fetch.

@@ -46,7 +46,7 @@ pub async fn handle(
         .filter_map(|(place, wanted)| Some(part(*place.as_ref().ok()?, wanted)))
         .collect();
     let has_errors = places.iter().any(Result::is_err);
-    let mut fetched = read(cx, &request, parts, has_errors, turn.incremental).await?.into_iter();
+    let mut fetched = read(cx, &request, parts, has_errors).await?.into_iter();
     let results: Vec<PartResult> = places
         .into_iter()
         .map(|place| {
@@ -71,7 +71,6 @@ async fn read(
     request: &FetchRequest,
     parts: Vec<FetchPart>,
     has_errors: bool,
-    incremental: bool,
 ) -> Result<Vec<Result<FetchedPart<Data>, FetchError>>, CloseConnection> {
     if parts.is_empty() {
         return Ok(Vec::new());
@@ -83,7 +82,6 @@ async fn read(
         bytes_max: unsigned(request.max_bytes).min(cx.broker.config.fetch_bytes_max),
         isolation: isolation(request),
         parts,
-        incremental,
     });
     match cx.call(command).await? {
         Reply::Fetched(fetched) => Ok(fetched),

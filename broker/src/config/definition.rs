@@ -89,6 +89,25 @@ pub struct InvalidValue {
     pub reason: String,
 }
 
+/// A setting of a topic or a group, which falls back to settings of the broker.
+pub(super) const fn on(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    fallbacks: &'static [Fallback],
+    doc: &'static str,
+) -> Definition {
+    Definition::new(name, kind, default, doc).falls_back(fallbacks)
+}
+
+/// The broker settings that [`on`] falls back to, in order: names, each with a factor where the unit differs.
+macro_rules! broker {
+    ($($name:literal $(* $factor:literal)?),*) => {
+        &[$($crate::config::definition::Fallback { name: $name, factor: 1 $(* $factor)? }),*]
+    };
+}
+pub(super) use broker;
+
 impl Definition {
     /// A broker setting.
     #[must_use]

@@ -3,24 +3,8 @@
 use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset};
 
 use super::broker::{ASSIGNMENT, POISON, STUCK_KEYS, SYNC_MS, WINDOW_BYTES};
-use super::definition::{Definition, Fallback, InvalidValue, Kind};
+use super::definition::{Definition, InvalidValue, Kind, broker, on};
 use super::{Config, Overrides};
-
-macro_rules! broker {
-    ($name:literal) => {
-        &[Fallback { name: $name, factor: 1 }]
-    };
-}
-
-const fn on(
-    name: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    fallbacks: &'static [Fallback],
-    doc: &'static str,
-) -> Definition {
-    Definition::new(name, kind, default, doc).falls_back(fallbacks)
-}
 
 const ANY: Kind = Kind::Int(1, i32::MAX);
 const FROM_0: Kind = Kind::Int(0, i32::MAX);

@@ -1,23 +1,7 @@
 //! Settings of topics, as Apache Kafka 4.4 lists them (`LogConfig`, `TopicConfig`).
 
-use super::definition::{Definition, Fallback, InvalidValue, Kind};
+use super::definition::{Definition, InvalidValue, Kind, broker, on};
 use super::{Config, Overrides};
-
-const fn on(
-    name: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    fallbacks: &'static [Fallback],
-    doc: &'static str,
-) -> Definition {
-    Definition::new(name, kind, default, doc).falls_back(fallbacks)
-}
-
-macro_rules! broker {
-    ($($name:literal $(* $factor:literal)?),*) => {
-        &[$(Fallback { name: $name, factor: 1 $(* $factor)? }),*]
-    };
-}
 
 const I64_FROM_0: Kind = Kind::Long(0, i64::MAX);
 const FOREVER: Option<&str> = Some("9223372036854775807");

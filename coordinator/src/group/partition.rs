@@ -81,7 +81,7 @@ impl GroupPartition {
         cx: &GroupContext<'_>,
     ) -> GroupDecision {
         if !self.is_loaded {
-            let reply = refusal(&command, GroupError::Loading);
+            let reply = GroupReply::refused(&command, GroupError::Loading);
             return GroupDecision { replies: vec![(ticket, reply)], ..GroupDecision::default() };
         }
         match command {
@@ -419,24 +419,4 @@ fn turn(partition: &mut GroupPartition, now: Now) -> (Turn<'_>, &mut BTreeMap<Ar
 /// Members need a group with a name that can be stored.
 fn check_group_id(group: &str) -> Result<(), GroupError> {
     if group.is_empty() || group.len() > NAME_BYTES_MAX { Err(GroupError::InvalidGroupId) } else { Ok(()) }
-}
-
-/// The answer to a command that is refused as a whole.
-fn refusal(command: &GroupCommand, error: GroupError) -> GroupReply {
-    match command {
-        GroupCommand::Join(request) => {
-            GroupReply::Joined(Err(JoinError { error, member: Arc::clone(&request.member) }))
-        }
-        GroupCommand::Sync(_) => GroupReply::Synced(Err(error)),
-        // A member is not frightened by a restart (`GroupCoordinatorService.heartbeat`).
-        GroupCommand::Heartbeat { .. } => GroupReply::Heartbeat(Ok(())),
-        GroupCommand::Leave { .. } => GroupReply::Left(Err(error)),
-        GroupCommand::Commit(request) => GroupReply::Committed(vec![Err(error); request.offsets.len()]),
-        GroupCommand::FetchOffsets { .. } => GroupReply::Offsets(Err(error)),
-        GroupCommand::DeleteOffsets { .. } => GroupReply::OffsetsDeleted(Err(error)),
-        GroupCommand::Describe { .. } => GroupReply::Described(Err(error)),
-        GroupCommand::List => GroupReply::Listed(Err(error)),
-        GroupCommand::ShareHeartbeat(_) => GroupReply::ShareHeartbeat(Err(error)),
-        GroupCommand::DescribeShare { .. } => GroupReply::ShareDescribed(Err(error)),
-    }
 }

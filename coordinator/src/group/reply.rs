@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use records::ids::TopicId;
 
-use super::command::CommittedPart;
+use super::command::{CommittedPart, GroupCommand};
 
 /// The answer to a group command.
 #[derive(Clone, Debug)]
@@ -33,6 +33,28 @@ pub enum GroupReply {
     ShareHeartbeat(Result<ShareHeartbeatReply, GroupError>),
     /// Of ShareGroupDescribe.
     ShareDescribed(Result<DescribedShareGroup, GroupError>),
+}
+
+impl GroupReply {
+    /// The answer to a command that was not even looked at.
+    #[must_use]
+    pub fn refused(command: &GroupCommand, error: GroupError) -> Self {
+        match command {
+            GroupCommand::Join(join) => Self::Joined(Err(JoinError { error, member: join.member.clone() })),
+            GroupCommand::Sync(_) => Self::Synced(Err(error)),
+            // A member need not hear of a restart (`GroupCoordinatorService.heartbeat`).
+            GroupCommand::Heartbeat { .. } if error == GroupError::Loading => Self::Heartbeat(Ok(())),
+            GroupCommand::Heartbeat { .. } => Self::Heartbeat(Err(error)),
+            GroupCommand::Leave { .. } => Self::Left(Err(error)),
+            GroupCommand::Commit(commit) => Self::Committed(vec![Err(error); commit.offsets.len()]),
+            GroupCommand::FetchOffsets { .. } => Self::Offsets(Err(error)),
+            GroupCommand::DeleteOffsets { .. } => Self::OffsetsDeleted(Err(error)),
+            GroupCommand::Describe { .. } => Self::Described(Err(error)),
+            GroupCommand::List => Self::Listed(Err(error)),
+            GroupCommand::ShareHeartbeat(_) => Self::ShareHeartbeat(Err(error)),
+            GroupCommand::DescribeShare { .. } => Self::ShareDescribed(Err(error)),
+        }
+    }
 }
 
 /// Why a group command failed; each maps to one Kafka error code of the same name.

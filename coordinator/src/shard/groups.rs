@@ -29,7 +29,7 @@ mod refusal;
 mod slot;
 
 use address::{group_of, partition_of};
-use refusal::{not_available, refuse};
+use refusal::not_available;
 use slot::{Held, Slot, State};
 
 /// The coordinator partitions of a shard.
@@ -148,7 +148,7 @@ impl Groups {
             Ok(index) => {
                 self.decide(index, out, |partition, cx| partition.handle(now, ticket, command, cx));
             }
-            Err(error) => out.reply(ticket, Reply::Group(refuse(&command, error))),
+            Err(error) => out.reply(ticket, Reply::Group(GroupReply::refused(&command, error))),
         }
     }
 

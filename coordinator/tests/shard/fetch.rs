@@ -33,7 +33,6 @@ pub(crate) fn fetch(parts: Vec<FetchPart>, wait_max_ms: i32) -> Fetch {
         bytes_max: 50 << 20,
         isolation: Isolation::ReadUncommitted,
         parts,
-        incremental: false,
     }
 }
 

@@ -1,25 +1,6 @@
-//! Answers to group commands that could not be served.
+//! Answers to group commands whose records could not be written.
 
-use crate::group::{GroupCommand, GroupError, GroupReply, JoinError};
-
-/// The answer to a command that was not even looked at.
-pub(super) fn refuse(command: &GroupCommand, error: GroupError) -> GroupReply {
-    match command {
-        GroupCommand::Join(join) => GroupReply::Joined(Err(JoinError { error, member: join.member.clone() })),
-        GroupCommand::Sync(_) => GroupReply::Synced(Err(error)),
-        // A member need not hear of a restart (`GroupCoordinatorService.heartbeat`).
-        GroupCommand::Heartbeat { .. } if error == GroupError::Loading => GroupReply::Heartbeat(Ok(())),
-        GroupCommand::Heartbeat { .. } => GroupReply::Heartbeat(Err(error)),
-        GroupCommand::Leave { .. } => GroupReply::Left(Err(error)),
-        GroupCommand::Commit(commit) => GroupReply::Committed(vec![Err(error); commit.offsets.len()]),
-        GroupCommand::FetchOffsets { .. } => GroupReply::Offsets(Err(error)),
-        GroupCommand::DeleteOffsets { .. } => GroupReply::OffsetsDeleted(Err(error)),
-        GroupCommand::Describe { .. } => GroupReply::Described(Err(error)),
-        GroupCommand::List => GroupReply::Listed(Err(error)),
-        GroupCommand::ShareHeartbeat(_) => GroupReply::ShareHeartbeat(Err(error)),
-        GroupCommand::DescribeShare { .. } => GroupReply::ShareDescribed(Err(error)),
-    }
-}
+use crate::group::{GroupError, GroupReply, JoinError};
 
 /// What goes out in place of an answer whose records could not be written.
 pub(super) fn not_available(reply: GroupReply) -> GroupReply {

@@ -53,7 +53,6 @@ impl Reader {
             bytes_max: 1 << 20,
             isolation: Isolation::ReadUncommitted,
             parts: vec![part],
-            incremental: false,
         };
         let socket = match self.socket {
             Some(socket) => socket,
