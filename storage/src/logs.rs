@@ -9,6 +9,7 @@ use records::ids::{Offset, PartitionId, TopicId};
 
 use crate::batch_cache::BatchCache;
 use crate::checkpoints::{self, LogName, OffsetCheckpoint};
+use crate::cleaner::{CleaningFacts, Jobs};
 use crate::data_dir::DataDir;
 use crate::disk::Disk;
 use crate::error::{AppendError, DeleteError, IoContext, ReadError, StorageError};
@@ -20,6 +21,7 @@ use crate::log::{
 };
 use crate::metadata::Boot;
 use crate::options::{LogConfig, Options, SYNC_FILES_MAX};
+use crate::retired::Retired;
 
 /// A partition directory as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +47,10 @@ pub struct Logs {
     /// A log start moved, and its file could not be written yet.
     log_starts_unwritten: bool,
     ends: OffsetCheckpoint,
-    cleaned: OffsetCheckpoint,
+    pub(crate) cleaned: OffsetCheckpoint,
+    pub(crate) holes: OffsetCheckpoint,
+    pub(crate) jobs: Jobs,
+    pub(crate) retired: Retired,
 }
 
 #[derive(Debug)]
@@ -53,6 +58,7 @@ pub(crate) struct OpenLog {
     pub(crate) name: LogName,
     pub(crate) log: PartitionLog,
     pub(crate) events: BTreeMap<u64, EventLog>,
+    pub(crate) cleaning: CleaningFacts,
 }
 
 impl Logs {
@@ -69,6 +75,9 @@ impl Logs {
             log_starts_unwritten: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
+            holes: checkpoints::read(disk, checkpoints::HOLES)?,
+            jobs: Jobs::default(),
+            retired: Retired::default(),
             cache: BatchCache::new(options.batch_cache_bytes),
             options,
             boot,
@@ -125,19 +134,25 @@ impl Logs {
             clean: self.data_dir.was_clean(),
             recovery_point: self.recovery_points.get(&name).copied(),
             log_start: self.log_starts.get(&name).copied(),
-            cleaned: self.cleaned.get(&name).copied(),
+            // Another broker's directory tells of its holes by what it compacted.
+            cleaned: self.holes.get(&name).max(self.cleaned.get(&name)).copied(),
             end: self.ends.get(&name).copied(),
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
-        let log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
+        let mut log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
         let facts = log.facts();
-        self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new() });
+        self.retired.add_files(&**self.data_dir.disk(), log.take_retired(), log.delete_delay_ms());
+        let cleaning = CleaningFacts::default();
+        self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
         Ok(facts)
     }
 
     /// Changes a log's settings; they hold from the next append or retention run on.
     pub fn configure(&mut self, id: PartitionId, config: LogConfig) -> Result<(), StorageError> {
+        if !config.compact {
+            self.jobs.cancel(id);
+        }
         self.log_mut(id)?.configure(config);
         Ok(())
     }
@@ -145,9 +160,17 @@ impl Logs {
     /// Deletes a partition's log and all that stands beside it. Slices handed out stay readable.
     pub fn delete_partition(&mut self, id: PartitionId) -> Result<(), StorageError> {
         let mut open = self.logs.remove(&id).ok_or(StorageError::UnknownPartition)?;
+        self.jobs.cancel(id);
         self.cache.forget(id);
         self.forget(&open.name)?;
-        open.log.delete()
+        if let Some(directory) = open.log.delete()? {
+            self.retired.add_directory(
+                &**self.data_dir.disk(),
+                directory,
+                open.log.delete_delay_ms(),
+            );
+        }
+        Ok(())
     }
 
     /// A log that is gone leaves no trace in the checkpoints: another one may get its name.
@@ -156,6 +179,9 @@ impl Logs {
         self.ends.remove(name);
         if self.cleaned.remove(name).is_some() {
             checkpoints::write(&**self.data_dir.disk(), checkpoints::CLEANED, &self.cleaned)?;
+        }
+        if self.holes.remove(name).is_some() {
+            checkpoints::write(&**self.data_dir.disk(), checkpoints::HOLES, &self.holes)?;
         }
         if self.log_starts.remove(name).is_some() {
             self.store_log_starts()?;
@@ -244,7 +270,7 @@ impl Logs {
         let start = log.move_start(to)?;
         if start > before || self.log_starts_unwritten {
             self.write_log_starts()?;
-            self.log_mut(id)?.remove_segments_below_start()?;
+            self.retire_below_start(id)?;
         }
         Ok(start)
     }
@@ -265,11 +291,19 @@ impl Logs {
         if !moved.is_empty() || self.log_starts_unwritten {
             self.write_log_starts()?;
             for id in &moved {
-                self.log_mut(*id)?.remove_segments_below_start()?;
+                self.retire_below_start(*id)?;
             }
         }
         moved.sort_unstable();
         Ok(moved)
+    }
+
+    fn retire_below_start(&mut self, id: PartitionId) -> Result<(), StorageError> {
+        let log = self.log_mut(id)?;
+        let removed = log.remove_segments_below_start();
+        let (retired, delay_ms) = (log.take_retired(), log.delete_delay_ms());
+        self.retired.add_files(&**self.data_dir.disk(), retired, delay_ms);
+        removed
     }
 
     /// Everything written to the partition so far, its event logs included, as one job for any thread; `None` when

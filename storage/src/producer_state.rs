@@ -6,11 +6,12 @@
 
 mod snapshot;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use records::ids::Offset;
 
 use crate::batch_header::{BatchHeader, last_sequence};
+use crate::cleaner::filter::LastRecord;
 use crate::error::AppendError;
 use crate::options::{PRODUCER_BATCHES_MAX, PRODUCERS_MAX};
 
@@ -134,6 +135,15 @@ impl ProducerState {
     /// Forgets the producers that were silent for longer than `expiry_ms`.
     pub(crate) fn expire(&mut self, now_ms: i64, expiry_ms: i64) {
         self.producers.retain(|_, producer| now_ms.saturating_sub(producer.timestamp) < expiry_ms);
+    }
+
+    /// The last batch of each producer (`ProducerStateManager.lastRecordsOfActiveProducers`).
+    pub(crate) fn last_records(&self) -> BTreeMap<i64, LastRecord> {
+        let last = |producer: &Producer| LastRecord {
+            last_data: producer.batches.back().map(|batch| batch.last),
+            epoch: producer.epoch,
+        };
+        self.producers.iter().map(|(id, producer)| (*id, last(producer))).collect()
     }
 
     /// Makes room for a tenth of the limit, so that a flood of new ids costs one sort now and then.
