@@ -164,11 +164,7 @@ impl Logs {
         self.cache.forget(id);
         self.forget(&open.name)?;
         if let Some(directory) = open.log.delete()? {
-            self.retired.add_directory(
-                &**self.data_dir.disk(),
-                directory,
-                open.log.delete_delay_ms(),
-            );
+            self.retired.add_directory(&**self.data_dir.disk(), directory, open.log.delete_delay_ms());
         }
         Ok(())
     }

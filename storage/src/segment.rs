@@ -87,13 +87,7 @@ impl Segment {
         Self::named(disk, directory, base, found, "")
     }
 
-    fn named(
-        disk: &Arc<dyn Disk>,
-        directory: &str,
-        base: Offset,
-        found: Found,
-        behind: &str,
-    ) -> Self {
+    fn named(disk: &Arc<dyn Disk>, directory: &str, base: Offset, found: Found, behind: &str) -> Self {
         let file =
             |suffix| LazyFile::new(disk, join(directory, &format!("{}{behind}", file_name(base, suffix))));
         Self {
@@ -158,11 +152,7 @@ impl Segment {
 
     /// Lengths in bytes of the files, everything flushed.
     pub(crate) fn found(&self) -> Found {
-        Found {
-            log: self.size,
-            index: Some(self.offsets.bytes()),
-            time_index: Some(self.times.bytes()),
-        }
+        Found { log: self.size, index: Some(self.offsets.bytes()), time_index: Some(self.times.bytes()) }
     }
 
     /// Whether a batch of `bytes` must go to a new segment (Kafka's `LogSegment.shouldRoll`).

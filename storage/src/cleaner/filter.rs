@@ -71,7 +71,11 @@ impl Rules {
                 return Ok(self.without_records(batch, header));
             }
             // A marker without records begins to wait for its time.
-            return if is_done && horizon.is_none() { self.build(batch, true, None) } else { Ok(Kept::Whole) };
+            return if is_done && horizon.is_none() {
+                self.build(batch, true, None)
+            } else {
+                Ok(Kept::Whole)
+            };
         }
         seen.data(header);
         if self.outcomes.is_aborted(header) || header.is_emptied() {
@@ -107,10 +111,7 @@ impl Rules {
         }
         // A keyless record could never be replaced by another.
         let Some(key) = record.key else { return false };
-        let is_last = self
-            .map
-            .get(key_fingerprint(key, self.seed))
-            .is_none_or(|last| record.offset >= last);
+        let is_last = self.map.get(key_fingerprint(key, self.seed)).is_none_or(|last| record.offset >= last);
         is_last && (record.value.is_some() || tombstones_stay)
     }
 

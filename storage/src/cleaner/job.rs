@@ -165,7 +165,13 @@ impl CleanStep {
 }
 
 impl CleanJob {
-    pub(crate) fn new(id: u64, plan: Plan, rules: Rules, disk: Arc<dyn Disk>, cancelled: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        plan: Plan,
+        rules: Rules,
+        disk: Arc<dyn Disk>,
+        cancelled: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             id,
             expected: plan.sources[0].base,
@@ -319,7 +325,8 @@ impl CleanJob {
         if header.last() < self.plan.dirty_from {
             return Ok(());
         }
-        let without_keys = header.is_control() || header.is_emptied() || self.rules.outcomes.is_aborted(&header);
+        let without_keys =
+            header.is_control() || header.is_emptied() || self.rules.outcomes.is_aborted(&header);
         let full_at = if without_keys { None } else { self.index_keys(&header, position)? };
         match full_at {
             None => self.rules.indexed_until = self.rules.indexed_until.max(header.next()),

@@ -56,8 +56,7 @@ impl PartitionLog {
         if lag_ms > 0 {
             for segment in &mut self.segments[dirty..active] {
                 let largest = segment.largest().doing("read an index of", &self.directory)?.timestamp;
-                let age =
-                    if largest >= 0 { now_ms.saturating_sub(largest) } else { segment.held_ms(now_ms) };
+                let age = if largest >= 0 { now_ms.saturating_sub(largest) } else { segment.held_ms(now_ms) };
                 if age < lag_ms {
                     uncleanable = uncleanable.min(segment.base());
                     break;
@@ -66,13 +65,15 @@ impl PartitionLog {
         }
         let segments = self.segment_of(uncleanable.max(first_dirty)).min(active);
         let bytes = |segments: &[Segment]| segments.iter().map(Segment::size).sum::<u64>();
-        let clean = bytes(&self.segments[..self.segments.partition_point(|found| found.base() < first_dirty)]);
+        let clean =
+            bytes(&self.segments[..self.segments.partition_point(|found| found.base() < first_dirty)]);
         let cleanable = bytes(self.segments.get(dirty..segments).unwrap_or_default());
         if cleanable == 0 {
             return Ok(None);
         }
         let ratio = cleanable as f64 / (clean + cleanable) as f64;
-        let is_due = ratio > self.config.min_cleanable_dirty_ratio || self.is_overdue(dirty, active, now_ms)?;
+        let is_due =
+            ratio > self.config.min_cleanable_dirty_ratio || self.is_overdue(dirty, active, now_ms)?;
         Ok(Some(Dirtiness { first_dirty, segments, ratio, is_due }))
     }
 

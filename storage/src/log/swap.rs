@@ -62,7 +62,8 @@ impl PartitionLog {
     /// Where the disk fails between the two: the log is closed for writing, and the next start finishes the swap.
     pub(crate) fn finish_swap(&mut self, new: &Replacement) -> Result<bool, StorageError> {
         let Some(first) = self.position_of(new) else {
-            remove_swap(&*self.disk, &self.directory, new.base()).doing("remove a file of", &self.directory)?;
+            remove_swap(&*self.disk, &self.directory, new.base())
+                .doing("remove a file of", &self.directory)?;
             self.dirty.directories.insert(self.directory.clone());
             return Ok(false);
         };
@@ -101,7 +102,8 @@ impl PartitionLog {
         }
         let first = self.segments.binary_search_by_key(&new.base(), Segment::base).ok()?;
         let there = self.segments.get(first..first + new.replaced.len())?;
-        let same = there.iter().map(|segment| (segment.base(), segment.size())).eq(new.replaced.iter().copied());
+        let same =
+            there.iter().map(|segment| (segment.base(), segment.size())).eq(new.replaced.iter().copied());
         (same && first + new.replaced.len() < self.segments.len()).then_some(first)
     }
 
