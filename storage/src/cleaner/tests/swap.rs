@@ -109,7 +109,11 @@ fn open_readers_go_on_and_small_segments_become_one() {
     roll(&mut world);
     clean(&mut world, NOW);
     let logs: Vec<String> = files(&world).into_iter().filter(|name| name.ends_with(".log")).collect();
-    assert_eq!(logs, ["00000000000000000000.log", "00000000000000000062.log"], "the next compaction finds them small");
+    assert_eq!(
+        logs,
+        ["00000000000000000000.log", "00000000000000000062.log"],
+        "the next compaction finds them small"
+    );
     let snapshots = files(&world).into_iter().filter(|name| name.ends_with(".snapshot")).count();
     assert!(snapshots <= 2, "snapshots go with their segments");
 }
