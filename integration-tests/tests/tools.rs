@@ -344,11 +344,13 @@ fn r07_dump_log_reads_compacted_segments() {
     }
     let compacted = wait_until(COMPACTION_LIMIT, || {
         let checkpoint = bench.broker.log_dir().join("cleaner-offset-checkpoint");
-        fs::read_to_string(checkpoint).is_ok_and(|text| text.lines().any(|line| line.starts_with("logged 0 ")))
+        fs::read_to_string(checkpoint)
+            .is_ok_and(|text| text.lines().any(|line| line.starts_with("logged 0 ")))
     });
     assert!(compacted, "nothing was compacted");
     let logs = bench.files("logged", "log").join(",");
-    let dumped = bench.tools.run_offline("dump-log", &["--files", &logs, "--print-data-log", "--deep-iteration"]);
+    let dumped =
+        bench.tools.run_offline("dump-log", &["--files", &logs, "--print-data-log", "--deep-iteration"]);
     let printed = &dumped.expect_success().stdout;
     assert!(printed.matches("| offset: ").count() < 600, "{printed:.2000}");
     assert!(printed.contains("payload: v199") && !printed.contains("isvalid: false"), "{printed:.2000}");
