@@ -249,6 +249,9 @@ pub struct DeliveryNumber(pub u64);
 /// What the shard is told without being asked for an answer.
 #[derive(Clone, Debug)]
 pub enum Fact {
+    /// The last stop was not in order: logs may have lost their ends. Told before any partition is opened; committed
+    /// offsets above the ends are then lowered before a log takes an append.
+    UncleanStop,
     /// A partition is open: commands for it can be served from now on.
     PartitionOpened {
         /// The partition.

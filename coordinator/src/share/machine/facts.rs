@@ -54,7 +54,7 @@ impl<S: Slice> ShareMachine<S> {
                     self.dirty.insert(part);
                 }
             }
-            Fact::PartitionOpened { .. } | Fact::Topics(_) => {}
+            Fact::UncleanStop | Fact::PartitionOpened { .. } | Fact::Topics(_) => {}
         }
     }
 
