@@ -140,6 +140,8 @@ pub enum OffsetQuery {
     MaxTimestamp,
     /// −5 and −6 (tiered storage): there is none.
     Tiered,
+    /// The end of the records of the largest leader epoch that is not above this one (OffsetForLeaderEpoch).
+    EpochEnd(i32),
     /// The first record at or after this time, milliseconds.
     At(i64),
 }

@@ -202,6 +202,12 @@ impl Logs {
         self.logs.get(&id).map(|open| open.log.facts())
     }
 
+    /// Bytes of record data of every open log.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(PartitionId, u64)> {
+        self.logs.iter().map(|(id, open)| (*id, open.log.facts().bytes)).collect()
+    }
+
     /// A log's topic and partition, for a message to people; `None` when it is not open.
     #[must_use]
     pub fn name(&self, id: PartitionId) -> Option<(&str, i32)> {

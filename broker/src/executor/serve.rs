@@ -137,6 +137,13 @@ fn find_offset(
                 logs.leader_epoch_at(partition, offset).map_err(|error| io_error(logs, partition, &error))?;
             return Ok(Some(FoundRecord { offset, timestamp: -1, leader_epoch }));
         }
+        OffsetQuery::EpochEnd(epoch) => {
+            let found =
+                logs.epoch_end_offset(partition, epoch).map_err(|error| io_error(logs, partition, &error))?;
+            let found =
+                found.map(|(leader_epoch, offset)| FoundRecord { offset, timestamp: -1, leader_epoch });
+            return Ok(found);
+        }
         OffsetQuery::At(timestamp) => logs.offset_for_time(partition, timestamp),
         OffsetQuery::MaxTimestamp => logs.max_timestamp(partition),
         OffsetQuery::Latest | OffsetQuery::Tiered => {

@@ -292,6 +292,9 @@ impl Worker {
             Control::Configure(partitions, config, done) => {
                 let _ = done.send(self.configure(&partitions, &config));
             }
+            Control::Sizes(done) => {
+                let _ = done.send(self.logs.sizes());
+            }
             Control::Stop(done) => self.stopping = Some(done),
         }
     }

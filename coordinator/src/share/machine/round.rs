@@ -109,7 +109,7 @@ impl<S: Slice> ShareMachine<S> {
     /// Whether a fetch takes part: it has room, and there is enough for it to be worth an answer.
     fn may_take(&self, now: Now, number: u64) -> bool {
         let Some(ask) = self.asks.get(&number) else { return false };
-        if ask.budget.is_spent() || self.members[&ask.member].left_until.is_some() {
+        if ask.withdrawn || ask.budget.is_spent() || self.members[&ask.member].left_until.is_some() {
             return false;
         }
         let Ok(bytes_min) = u64::try_from(ask.bytes_min) else { return true };

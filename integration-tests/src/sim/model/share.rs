@@ -427,6 +427,8 @@ impl Share {
                         hold.sure_until =
                             hold.lock_end.take().unwrap_or(hold.sure_until).min(hold.sure_until);
                         hold.doubt = true;
+                        // Where it was renewed, it has another end, which may count.
+                        (hold.restarted, hold.doubted) = (false, false);
                     }
                 });
             }
