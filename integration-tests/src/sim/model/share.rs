@@ -199,7 +199,8 @@ impl Share {
                 if let Some(hold) = &mut record.hold {
                     hold.doubt = true;
                     (hold.doubted, hold.failed) = (false, false);
-                    hold.lock_end = None;
+                    // What took it back may take it back again at once: its holder's session is over, say.
+                    (hold.lock_end, hold.sure_until) = (None, Mono::default());
                 }
                 self.put(change.offset, record);
             }
