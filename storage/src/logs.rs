@@ -420,7 +420,7 @@ fn directory_name((topic, index): &LogName) -> String {
 }
 
 /// Topic and partition of `<topic>-<partition>`.
-fn parse_directory(name: &str) -> Option<(&str, i32)> {
+pub(crate) fn parse_directory(name: &str) -> Option<(&str, i32)> {
     let (topic, index) = name.rsplit_once('-')?;
     let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
     if topic.is_empty() || !digits { None } else { Some((topic, index.parse().ok()?)) }

@@ -4,7 +4,7 @@
 //! the first time and a missing one is noticed. The state is a function of the log: it is rebuilt from batch
 //! headers, and snapshots only shorten that.
 
-mod snapshot;
+pub(crate) mod snapshot;
 
 use std::collections::{HashMap, VecDeque};
 
