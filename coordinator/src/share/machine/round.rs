@@ -203,7 +203,7 @@ impl<S: Slice> ShareMachine<S> {
         let Some(open) = part.open_mut() else { return };
         match result {
             Ok(scanned) => {
-                open.scanned(&scanned);
+                open.scanned(&scanned, now);
                 self.dirty.insert(number);
             }
             Err(IoError::OutOfRange) => {
