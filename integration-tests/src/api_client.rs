@@ -2,7 +2,7 @@
 //! of the broker's own codec cannot hide itself.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -35,6 +35,12 @@ impl ApiClient {
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, correlation: 0 })
+    }
+
+    /// This end of the connection.
+    #[track_caller]
+    pub fn local_address(&self) -> SocketAddr {
+        self.stream.local_addr().expect("a connected socket has an address")
     }
 
     /// Sends a request and decodes the answer, all of it.
