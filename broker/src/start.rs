@@ -231,6 +231,9 @@ async fn export_metrics(address: &HostPort, stopping: watch::Receiver<bool>) -> 
     let listener = TcpListener::bind((address.bind_host(), address.port))
         .await
         .map_err(|error| listen_error(address, error))?;
+    if let Ok(local) = listener.local_addr() {
+        tracing::info!("metrics at http://{local}/metrics");
+    }
     Ok(metrics::serve(listener, stopping)?)
 }
 
