@@ -8,6 +8,7 @@ use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use kafka_protocol::messages::describe_share_group_offsets_request::{
     DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
 };
@@ -24,16 +25,20 @@ use kafka_protocol::messages::offset_commit_request::{
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
+use kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ApiKey as OtherKey, ApiVersionsRequest, BrokerId, CreatePartitionsRequest, CreateTopicsRequest,
     DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeShareGroupOffsetsRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest, DescribeShareGroupOffsetsRequest,
     DescribeTopicPartitionsRequest, FetchRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
     IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
     ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetFetchRequest, ProduceRequest, ProducerId, RequestKind, ResponseKind, ShareAcknowledgeRequest,
-    ShareFetchRequest, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest, SyncGroupRequest, TopicName,
+    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ProducerId,
+    RequestKind, ResponseKind, ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest, SyncGroupRequest, TopicName,
 };
 use protocol::ApiKey;
 use protocol::api::{APIS, Api};
@@ -227,6 +232,26 @@ fn requests(key: ApiKey, version: i16, id: uuid::Uuid) -> Vec<RequestKind> {
             let request = DeleteGroupsRequest::default().with_groups_names(vec![group("nope")]);
             vec![RequestKind::DeleteGroups(request)]
         }
+        ApiKey::OffsetForLeaderEpoch => {
+            let topic = |name: &str| {
+                let partitions =
+                    [0, 9].map(|index| OffsetForLeaderPartition::default().with_partition(index));
+                OffsetForLeaderTopic::default().with_topic(named(name)).with_partitions(partitions.into())
+            };
+            let request = OffsetForLeaderEpochRequest::default().with_replica_id(BrokerId(-2));
+            let request = request.with_topics(vec![topic("t"), topic("nope")]);
+            vec![RequestKind::OffsetForLeaderEpoch(request)]
+        }
+        ApiKey::DescribeLogDirs => {
+            let some = DescribableLogDirTopic::default().with_topic(named("t")).with_partitions(vec![0, 9]);
+            [None, Some(Vec::new()), Some(vec![some])]
+                .map(|topics| DescribeLogDirsRequest::default().with_topics(topics))
+                .map(RequestKind::DescribeLogDirs)
+                .into()
+        }
+        ApiKey::OffsetDelete => {
+            vec![RequestKind::OffsetDelete(OffsetDeleteRequest::default().with_group_id(group("nope")))]
+        }
         ApiKey::IncrementalAlterConfigs => {
             let resource = |name: &str| {
                 AlterConfigsResource::default().with_resource_type(2).with_resource_name(text(name))
@@ -294,6 +319,7 @@ fn layout(key: ApiKey, version: i16) -> Option<i16> {
         (ApiKey::OffsetCommit | ApiKey::OffsetFetch, 10)
         | (ApiKey::ApiVersions, 5)
         | (ApiKey::DeleteGroups, 3)
+        | (ApiKey::DescribeLogDirs, 5)
         | (ApiKey::ShareFetch | ApiKey::ShareAcknowledge, 2)
         | (ApiKey::DescribeShareGroupOffsets, 1)
         | (ApiKey::KeyShareFetch | ApiKey::KeyShareAcknowledge, _) => None,
