@@ -20,7 +20,7 @@ use crate::catalog::{Catalog, Image, Topic};
 use crate::clock::Clock;
 use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
-use crate::executor::{CleaningPace, Executor, Parts, Refused, serve};
+use crate::executor::{CleaningPace, Executor, Parts, Refused, ShardHandle, serve};
 use crate::fetch_session::FetchSessions;
 use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections};
@@ -128,7 +128,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     });
     let (stopping, stopped) = watch::channel(false);
     if let Some(address) = &broker.config.metrics_listen {
-        export_metrics(address, stopped.clone()).await?;
+        export_metrics(address, broker.shard.clone(), stopped.clone()).await?;
     }
     let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, stopped));
     Ok(Running { broker, executor, local, stopping, listener })
@@ -181,7 +181,8 @@ fn open(config: &Config) -> Result<Opened, StartError> {
     })?);
     let data_dir = DataDir::open(Arc::clone(&disk)).map_err(storage)?;
     let metadata = Metadata::open(&disk).map_err(storage)?;
-    let boot = metadata.begin_boot(data_dir.was_clean()).map_err(storage)?;
+    let unclean = !data_dir.was_clean();
+    let boot = metadata.begin_boot(!unclean).map_err(storage)?;
     let cluster_id = metadata.cluster_id(entropy::random_bytes()).map_err(storage)?;
     let options = Options {
         node_id: config.node_id,
@@ -195,7 +196,10 @@ fn open(config: &Config) -> Result<Opened, StartError> {
         ..Options::default()
     };
     let mut logs = Logs::open(data_dir, options, boot).map_err(storage)?;
-    let (image, facts) = load(config, &metadata, &mut logs).map_err(storage)?;
+    let (image, mut facts) = load(config, &metadata, &mut logs).map_err(storage)?;
+    if unclean {
+        facts.insert(0, Fact::UncleanStop);
+    }
     Ok(Opened { logs, metadata, boot, cluster_id, image, facts })
 }
 
@@ -238,11 +242,18 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
     Ok((image, facts))
 }
 
-async fn export_metrics(address: &HostPort, stopping: watch::Receiver<bool>) -> Result<(), StartError> {
+async fn export_metrics(
+    address: &HostPort,
+    shard: ShardHandle,
+    stopping: watch::Receiver<bool>,
+) -> Result<(), StartError> {
     let listener = TcpListener::bind((address.bind_host(), address.port))
         .await
         .map_err(|error| listen_error(address, error))?;
-    Ok(metrics::serve(listener, stopping)?)
+    if let Ok(local) = listener.local_addr() {
+        tracing::info!("metrics at http://{local}/metrics");
+    }
+    Ok(metrics::serve(listener, shard, stopping)?)
 }
 
 async fn listen(config: &Config) -> Result<TcpListener, StartError> {

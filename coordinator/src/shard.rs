@@ -10,15 +10,16 @@
 //! first.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use records::ids::PartitionId;
 
-use crate::command::{Command, Fact, PartitionRole, Ticket};
+use crate::command::{Command, Fact, PartitionRole, Produce, Ticket};
 use crate::io::{Completion, Slice};
 use crate::limits::Limits;
 use crate::outbox::{LogTable, Outbox};
 use crate::reply::Output;
-use crate::share::{ShareMachine, SharePartitionView};
+use crate::share::{ShareGroupView, ShareMachine, SharePartitionView};
 use crate::time::{Mono, Now};
 
 mod fetches;
@@ -52,6 +53,8 @@ pub struct Shard<S: Slice> {
     logs: LogTable,
     roles: BTreeMap<PartitionId, PartitionRole>,
     produces: Produces,
+    /// Produce requests that wait until commits beyond their logs are lowered; the broker bounds them by what it admits.
+    held_produces: Vec<(Ticket, Produce)>,
     fetches: Fetches,
     offsets: Offsets,
     groups: Groups,
@@ -68,6 +71,7 @@ impl<S: Slice> Shard<S> {
             logs: LogTable::new(),
             roles: BTreeMap::new(),
             produces: Produces::default(),
+            held_produces: Vec::new(),
             fetches: Fetches::new(&limits),
             offsets: Offsets::default(),
             share: ShareMachine::new(limits.share.clone(), boot),
@@ -109,6 +113,11 @@ impl<S: Slice> Shard<S> {
     #[must_use]
     pub fn share_partition(&self, group: &str, partition: PartitionId) -> Option<SharePartitionView> {
         self.share.view(group, partition)
+    }
+
+    /// Where every share group stands, by name.
+    pub fn share_groups(&self) -> impl Iterator<Item = (Arc<str>, ShareGroupView)> {
+        self.share.group_views(&self.logs)
     }
 
     /// What is known of the logs now.

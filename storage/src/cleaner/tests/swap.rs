@@ -1,6 +1,7 @@
 //! Compacted segments in the place of the old ones: at every moment a stop leaves the old ones or the new ones.
 
 use super::*;
+use crate::inspect::{Depth, inspect};
 use crate::{AppendError, Origin};
 
 /// Three sealed segments, and an active one.
@@ -116,6 +117,19 @@ fn open_readers_go_on_and_small_segments_become_one() {
     );
     let snapshots = files(&world).into_iter().filter(|name| name.ends_with(".snapshot")).count();
     assert!(snapshots <= 2, "snapshots go with their segments");
+}
+
+#[test]
+fn what_compaction_leaves_is_found_in_order() {
+    let mut world = filled(1, roomy());
+    clean(&mut world, NOW);
+    world.stop();
+    for depth in [Depth::Describe, Depth::Verify] {
+        let report = inspect(&world.disk(), crate::testing::TOPIC, 0, depth).unwrap();
+        assert_eq!(report.findings, []);
+        let records: u64 = report.segments.iter().map(|segment| segment.records).sum();
+        assert_eq!((records, report.end), (5, Offset(61)));
+    }
 }
 
 #[test]
