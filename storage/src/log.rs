@@ -37,7 +37,7 @@ use crate::walk;
 pub(crate) use clean::{Dirtiness, Source};
 pub use read::LogSlice;
 pub(crate) use recovery::{OpenAs, stored_topic_id};
-pub(crate) use swap::{CLEANED, Replacement, UNTIL, remove_cleaned};
+pub(crate) use swap::{CLEANED, Replacement, remove_cleaned};
 pub(crate) use sync::Dirty;
 pub use times::TimedOffset;
 

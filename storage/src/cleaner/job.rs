@@ -21,7 +21,7 @@ use super::group::groups;
 use super::transactions::{Marker, Seen};
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, is_full, join};
-use crate::log::{CLEANED, Replacement, Source, UNTIL, remove_cleaned};
+use crate::log::{CLEANED, Replacement, Source, remove_cleaned};
 use crate::options::{CleanerOptions, LogConfig, MARKER_BYTES_MAX, SEGMENT_BYTES_MAX, WALK_WINDOW_BYTES};
 use crate::segment::{Segment, file_name};
 use crate::walk::{Step, Walk};
@@ -421,10 +421,7 @@ impl CleanJob {
         let indexes = output.segment.index_files()?;
         let log = Arc::clone(output.segment.log_file()?);
         let sources = &self.plan.sources[output.group.clone()];
-        let until = self.disk.create(&join(&self.plan.directory, &file_name(base, UNTIL)))?;
-        let behind = sources.last().map_or(base, |source| source.behind);
-        until.write_all_at(format!("{behind}\n").as_bytes(), 0)?;
-        for file in indexes.into_iter().chain([log, until]) {
+        for file in indexes.into_iter().chain([log]) {
             file.sync_data()?;
         }
         let replaced = sources.iter().map(|source| (source.base, source.bytes)).collect();

@@ -1,8 +1,9 @@
 //! Putting a compacted segment in the place of those that it was made of (Kafka's `LocalLog.replaceSegments`).
 //!
 //! The files go from `.cleaned` over `.swap` to their names, the log file last each time. Before its `.swap` name is
-//! on the disk a crash undoes the swap: `.cleaned` files are removed. From then on it finishes it. A file of ours,
-//! `.until`, tells where the segments end that are replaced, since the compacted one may end earlier.
+//! on the disk a crash undoes the swap: `.cleaned` files are removed. From then on it finishes it. What is left then of
+//! old segments that begin behind the new one's last record holds nothing that was to stay: the next compaction, which
+//! begins where this one did, takes it.
 
 use std::io;
 
@@ -20,8 +21,6 @@ use crate::walk::{Step, Walk};
 pub(crate) const CLEANED: &str = ".cleaned";
 /// Suffix of what replaces segments (Kafka's `LogFileUtils.SWAP_FILE_SUFFIX`).
 pub(crate) const SWAP: &str = ".swap";
-/// Suffix of the file that holds the offset behind the replaced segments.
-pub(crate) const UNTIL: &str = ".until";
 
 /// A compacted segment whose files are written and synced, and what it replaces.
 #[derive(Clone, Debug)]
@@ -90,8 +89,7 @@ impl PartitionLog {
         for segment in &mut self.segments[first..behind] {
             self.retired.extend(segment.retire()?);
         }
-        rename_swap(&*self.disk, &self.directory, base)?;
-        remove_if_there(&*self.disk, &join(&self.directory, &file_name(base, UNTIL)))
+        rename_swap(&*self.disk, &self.directory, base)
     }
 
     /// Where the replaced segments stand; `None` where they are not there any more as they were. The active segment
@@ -115,9 +113,8 @@ impl PartitionLog {
 
 /// Removes the unfinished files of a compaction, and says so where it cannot: the next start does it.
 pub(crate) fn remove_cleaned(disk: &dyn Disk, directory: &str, base: Offset) {
-    let names = FILES.iter().map(|suffix| format!("{}{CLEANED}", file_name(base, suffix)));
-    for name in names.chain([file_name(base, UNTIL)]) {
-        let path = join(directory, &name);
+    for suffix in FILES {
+        let path = join(directory, &format!("{}{CLEANED}", file_name(base, suffix)));
         if let Err(error) = remove_if_there(disk, &path) {
             tracing::warn!(path, %error, "cannot remove an unfinished file of a compaction");
         }
@@ -140,10 +137,10 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &str, entries: &[Entry]) -> Res
         }
     }
     for (base, bytes) in swaps {
-        let until = until_of(disk, directory, base, bytes).doing("read a compacted segment of", directory)?;
-        tracing::warn!(log = directory, segment = %base, %until, "finishing the swap of a compacted segment");
+        let end = end_of(disk, directory, base, bytes).doing("read a compacted segment of", directory)?;
+        tracing::warn!(log = directory, segment = %base, %end, "finishing the swap of a compacted segment");
         let replaced = entries.iter().filter_map(|entry| base_of(&entry.name, ".log"));
-        for old in replaced.filter(|old| base < *old && *old < until) {
+        for old in replaced.filter(|old| base < *old && *old < end) {
             for suffix in FILES {
                 let path = join(directory, &file_name(old, suffix));
                 remove_if_there(disk, &path).doing("remove", &path)?;
@@ -159,7 +156,7 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &str, entries: &[Entry]) -> Res
         rename_swap(disk, directory, base).doing("rename a compacted segment of", directory)?;
         changed = true;
     }
-    for entry in entries.iter().filter(|entry| entry.name.ends_with(SWAP) || entry.name.ends_with(UNTIL)) {
+    for entry in entries.iter().filter(|entry| entry.name.ends_with(SWAP)) {
         let path = join(directory, &entry.name);
         remove_if_there(disk, &path).doing("remove", &path)?;
         changed = true;
@@ -170,20 +167,15 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &str, entries: &[Entry]) -> Res
     Ok(changed)
 }
 
-/// The offset behind the segments that a compacted one replaces: as was noted, else behind its last batch.
-fn until_of(disk: &dyn Disk, directory: &str, base: Offset, bytes: u64) -> io::Result<Offset> {
-    let noted = disk.read(&join(directory, &file_name(base, UNTIL)))?;
-    let noted = noted.and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse().ok());
-    if let Some(until) = noted {
-        return Ok(Offset(until));
-    }
+/// The offset behind the last batch of a compacted segment.
+fn end_of(disk: &dyn Disk, directory: &str, base: Offset, bytes: u64) -> io::Result<Offset> {
     let file = disk.open(&join(directory, &format!("{}{SWAP}", file_name(base, ".log"))))?;
     let mut walk = Walk::new(&file, 0, bytes, WALK_WINDOW_BYTES);
-    let mut until = base.next();
+    let mut end = base;
     while let Step::Batch(header, _) = walk.step()? {
-        until = header.next();
+        end = header.next();
     }
-    Ok(until)
+    Ok(end)
 }
 
 /// Gives the new files their names; what is not there was renamed before.
@@ -203,7 +195,7 @@ fn remove_swap(disk: &dyn Disk, directory: &str, base: Offset) -> io::Result<()>
     for suffix in FILES.iter().rev() {
         remove_if_there(disk, &join(directory, &format!("{}{SWAP}", file_name(base, suffix))))?;
     }
-    remove_if_there(disk, &join(directory, &file_name(base, UNTIL)))
+    Ok(())
 }
 
 fn remove_if_there(disk: &dyn Disk, path: &str) -> io::Result<()> {

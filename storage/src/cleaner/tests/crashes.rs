@@ -191,7 +191,7 @@ impl Model {
             self.check_may_be_gone(gone, &last);
         }
         for name in files(&self.world) {
-            assert!(![".cleaned", ".swap", ".until"].iter().any(|odd| name.ends_with(odd)), "{name}");
+            assert!(![".cleaned", ".swap"].iter().any(|odd| name.ends_with(odd)), "{name}");
         }
     }
 

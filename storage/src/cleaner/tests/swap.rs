@@ -44,8 +44,7 @@ fn clean_steps(world: &mut World, steps: usize) -> bool {
 }
 
 fn unsettled(world: &World) -> Vec<String> {
-    let odd =
-        |name: &String| [".cleaned", ".swap", ".until", ".deleted"].iter().any(|end| name.ends_with(end));
+    let odd = |name: &String| [".cleaned", ".swap", ".deleted"].iter().any(|end| name.ends_with(end));
     files(world).into_iter().filter(odd).collect()
 }
 

@@ -101,6 +101,27 @@ fn reads_scans_and_selections_pass_holes_and_emptied_batches() {
 }
 
 #[test]
+fn a_reader_that_was_at_work_goes_on_in_the_compacted_segment() {
+    let mut world = World::with(1, LogConfig { segment_bytes: 10_000, ..compacted() });
+    put(&mut world, "first", "v");
+    for round in 0..30 {
+        put(&mut world, &format!("k{round}"), "v");
+    }
+    put(&mut world, "first", "w");
+    roll(&mut world);
+    put(&mut world, "active", "v");
+    for from in 0..32 {
+        world.logs().read(partition(0), Offset(from), 1, Offset::MAX, true).unwrap();
+    }
+    clean(&mut world, NOW);
+    for from in 1..32 {
+        let slice = world.logs().read(partition(0), Offset(from), 1, Offset::MAX, true).unwrap();
+        let bytes = slice.read().unwrap();
+        assert_eq!(BatchView::parse(&bytes).unwrap().base_offset(), Offset(from));
+    }
+}
+
+#[test]
 fn what_was_scanned_before_is_not_served_from_memory_afterwards() {
     let mut world = World::with(1, compacted());
     put(&mut world, "a", "old");
