@@ -110,7 +110,8 @@ fn a_reader_that_was_at_work_goes_on_in_the_compacted_segment() {
     put(&mut world, "first", "w");
     roll(&mut world);
     put(&mut world, "active", "v");
-    for from in 0..32 {
+    // Each of these leaves behind where the next batch stood.
+    for from in (0..32).step_by(2) {
         world.logs().read(partition(0), Offset(from), 1, Offset::MAX, true).unwrap();
     }
     clean(&mut world, NOW);
