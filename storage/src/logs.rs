@@ -140,9 +140,24 @@ impl Logs {
         let mut log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
         let facts = log.facts();
         self.retired.add_files(&**self.data_dir.disk(), log.take_retired(), log.delete_delay_ms());
+        log.forget_holes_behind_end();
+        self.lower_cleaned(&name, facts.end)?;
         let cleaning = CleaningFacts::default();
         self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
         Ok(facts)
+    }
+
+    /// Where a log was cut, what comes next was not compacted, whatever is written of what stood there before.
+    fn lower_cleaned(&mut self, name: &LogName, end: Offset) -> Result<(), StorageError> {
+        for (file, offsets) in
+            [(checkpoints::HOLES, &mut self.holes), (checkpoints::CLEANED, &mut self.cleaned)]
+        {
+            if let Some(offset) = offsets.get_mut(name).filter(|offset| **offset > end) {
+                *offset = end;
+                checkpoints::write(&**self.data_dir.disk(), file, offsets)?;
+            }
+        }
+        Ok(())
     }
 
     /// Changes a log's settings; they hold from the next append or retention run on.

@@ -246,10 +246,14 @@ impl CleanJob {
         }
     }
 
-    /// Syncs one segment that is to be compacted. Where compaction has been, recovery takes a hole for what it left: so
-    /// nothing there may get lost in any other way.
+    /// Syncs one segment that is to be compacted, the names last. Where compaction has been, recovery takes a hole for
+    /// what it left: so nothing there may get lost in any other way.
     fn secure(&mut self) -> Result<(), CleanError> {
         if self.source == self.plan.cleanable {
+            if self.plan.end() > self.plan.synced {
+                self.disk.sync_dir(&self.plan.directory).map_err(CleanError::Sync)?;
+                self.disk.sync_dir("").map_err(CleanError::Sync)?;
+            }
             self.enter(Phase::Outcomes, 0);
             return Ok(());
         }

@@ -130,6 +130,11 @@ impl PartitionLog {
         self.cleaned = self.cleaned.max(offset);
     }
 
+    /// What will be written behind the end was never compacted.
+    pub(crate) fn forget_holes_behind_end(&mut self) {
+        self.cleaned = self.cleaned.min(self.end);
+    }
+
     pub(crate) fn holes_below(&self) -> Offset {
         self.cleaned
     }

@@ -132,6 +132,36 @@ fn what_compaction_leaves_is_found_in_order() {
 }
 
 #[test]
+fn r15_where_a_log_was_cut_nothing_counts_as_compacted() {
+    let mut world = filled(1, roomy());
+    clean(&mut world, NOW);
+    world.restart_after(|disk| {
+        for name in ["00000000000000000040", "00000000000000000060"] {
+            disk.remove_file(&format!("t-0/{name}.log")).unwrap();
+        }
+        let file = disk.open("t-0/00000000000000000000.log").unwrap();
+        file.set_len(0).unwrap();
+    });
+    assert_eq!(world.facts().end, Offset(0));
+    let text = |world: &World, name| String::from_utf8(world.disk().read(name).unwrap().unwrap()).unwrap();
+    assert_eq!(text(&world, "cleaner-offset-checkpoint"), "0\n1\nt 0 0\n");
+    assert_eq!(text(&world, "sluice-holes-offset-checkpoint"), "0\n1\nt 0 0\n");
+    for _ in 0..3 {
+        put(&mut world, "a", "v");
+    }
+    // A lost batch is damage again.
+    world.restart_after(|disk| {
+        let file = disk.open("t-0/00000000000000000000.log").unwrap();
+        let size = file.len().unwrap() / 3;
+        let mut last = vec![0; size as usize];
+        file.read_exact_at(&mut last, size * 2).unwrap();
+        file.write_all_at(&last, size).unwrap();
+        file.set_len(size * 2).unwrap();
+    });
+    assert_eq!(world.facts().end, Offset(1));
+}
+
+#[test]
 fn sidecars_of_replaced_segments_go() {
     let mut world = filled(1, roomy());
     for base in [0, 20, 60] {
