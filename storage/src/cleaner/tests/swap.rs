@@ -119,6 +119,28 @@ fn open_readers_go_on_and_small_segments_become_one() {
 }
 
 #[test]
+fn what_is_lost_in_a_later_life_is_not_taken_for_what_compaction_left() {
+    for seed in 0..200 {
+        let mut world = World::with(seed, compacted());
+        put(&mut world, "a", "v");
+        put(&mut world, "a", "w");
+        roll(&mut world);
+        clean_steps(&mut world, seed as usize % 12);
+        world.power_cut();
+        let from = world.facts().end;
+        for _ in 0..2 {
+            put(&mut world, "a", "x");
+            roll(&mut world);
+        }
+        world.power_cut();
+        let end = world.facts().end;
+        let found: Vec<i64> =
+            records_of(&world.read_all(from)).into_iter().map(|(offset, ..)| offset).collect();
+        assert!(found.into_iter().eq(from.0..end.0), "seed {seed}: a record before the end {end} is missing");
+    }
+}
+
+#[test]
 fn what_compaction_leaves_is_found_in_order() {
     let mut world = filled(1, roomy());
     clean(&mut world, NOW);
