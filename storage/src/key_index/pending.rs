@@ -133,8 +133,9 @@ impl Pending {
         if self.hashes.is_empty() {
             self.base = offset;
         }
-        if self.hashes.is_empty() || offset != self.next {
-            let position = (offset - self.base) as u32;
+        let position = (offset - self.base) as u32;
+        // `next` may lie behind a hole.
+        if self.hashes.is_empty() || position != self.last_position() + 1 {
             self.runs.push(Run { index: self.hashes.len(), position });
         }
     }

@@ -168,7 +168,7 @@ proptest! {
     fn every_look_up_is_as_in_a_list(
         seed in any::<u64>(),
         enabled in any::<bool>(),
-        steps in proptest::collection::vec(step(), 1..100),
+        steps in proptest::collection::vec(step(), 1..80),
     ) {
         let mut model = Model::new(seed);
         if enabled {
@@ -186,5 +186,5 @@ proptest! {
 
 /// `SLUICE_SIM_CASES` asks for more runs than the tests of every day take.
 fn cases() -> u32 {
-    std::env::var("SLUICE_SIM_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60)
+    std::env::var("SLUICE_SIM_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20)
 }
