@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-sim image compose-test bench bench-footprint clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim image compose-test bench bench-footprint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -29,7 +29,7 @@ FOREIGN = $(CARGO) test -p sluice-integration-tests --features foreign
 
 test-foreign: ## tests with Java, Go, Python and Node clients and with Apache Kafka's tools
 	$(FOREIGN) --test tools --test clients_plain --test clients_rdkafka --test clients_mixed_key_order \
-	  --test kafka_share_group_reorders -- --test-threads=2
+	  --test kafka_share_group_reorders --test sync_before_answer -- --test-threads=2
 
 test-mixed: ## the mixed-client key-order test, with and without a crash of the broker, ROUNDS times
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
@@ -41,6 +41,10 @@ test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
 test-garbage: build ## 1,000 connections that send garbage for a minute leave the broker answering, with flat memory
 	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_GARBAGE_SECONDS=$(or $(SECONDS),60) \
 	  $(CARGO) test -p sluice-integration-tests --test hostile_garbage -- --nocapture
+
+test-crash: build ## a loaded broker is killed ROUNDS times: nothing lost, nothing doubled, every file checks
+	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_CRASH_ROUNDS=$(or $(ROUNDS),200) \
+	  $(CARGO) test -p sluice-integration-tests --test crash -- --nocapture
 
 bench: ## criterion benches of the parts
 	$(CARGO) bench -p sluice-benches

@@ -15,6 +15,7 @@ pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
+pub mod describe_log_dirs;
 pub mod describe_share_group_offsets;
 pub mod describe_topic_partitions;
 pub mod fetch;
@@ -31,7 +32,9 @@ pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
 pub mod offset_commit;
+pub mod offset_delete;
 pub mod offset_fetch;
+pub mod offset_for_leader_epoch;
 pub mod produce;
 mod refusal;
 mod resource;
@@ -92,6 +95,13 @@ pub async fn handle(cx: &RequestContext, request: Request) -> Result<Served, Clo
             Response::KeyShareAcknowledge(key_share_acknowledge::handle(cx, request).await?)
         }
         Request::ListOffsets(request) => Response::ListOffsets(list_offsets::handle(cx, request).await?),
+        Request::OffsetForLeaderEpoch(request) => {
+            Response::OffsetForLeaderEpoch(offset_for_leader_epoch::handle(cx, request).await?)
+        }
+        Request::OffsetDelete(request) => Response::OffsetDelete(offset_delete::handle(cx, request).await?),
+        Request::DescribeLogDirs(request) => {
+            Response::DescribeLogDirs(describe_log_dirs::handle(cx, request).await?)
+        }
         Request::CreateTopics(request) => Response::CreateTopics(create_topics::handle(cx, request).await),
         Request::DeleteTopics(request) => Response::DeleteTopics(delete_topics::handle(cx, request).await),
         Request::DeleteRecords(request) => {

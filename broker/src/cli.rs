@@ -1,5 +1,6 @@
-//! The command line: `sluice serve`, `sluice demo`.
+//! The command line: `sluice serve`, `sluice log`, `sluice demo`.
 
+mod log;
 mod logging;
 mod serve;
 
@@ -7,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use log::Log;
 pub use serve::Serve;
 
 /// What the process ends with. Clap's own code for usage errors is 2.
@@ -43,6 +45,7 @@ enum Command {
     /// Run a broker until SIGTERM or SIGINT.
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
+    Log(Log),
     /// Show the main job on real data: one partition, many workers, every key in order.
     #[cfg(feature = "demo")]
     Demo(crate::demo::DemoArgs),
@@ -55,6 +58,7 @@ pub fn main() -> ExitCode {
     logging::start();
     match arguments.command {
         Command::Serve(serve) => serve.run().into(),
+        Command::Log(log) => log.run().into(),
         #[cfg(feature = "demo")]
         Command::Demo(demo) => match crate::demo::run(&demo) {
             Ok(()) => Exit::Success.into(),

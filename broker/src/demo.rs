@@ -51,16 +51,16 @@ Plain consumers read it too:
 #[command(after_help = HELP)]
 pub struct DemoArgs {
     /// Members of the share group at the start; two join later, two are killed
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = from_1::<256>)]
     workers: usize,
     /// Records that each worker works on at once
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = from_1::<4096>)]
     concurrency: usize,
     /// Mean service time of a record in ms; each takes between half and one and a half of it
     #[arg(long, default_value_t = 2.0)]
     service_ms: f64,
     /// How many flights to load; all 336,776 unless set
-    #[arg(long)]
+    #[arg(long, value_parser = from_1::<336_776>)]
     records: Option<usize>,
     /// Address of the demo's broker
     #[arg(long, default_value = "127.0.0.1:0")]
@@ -68,6 +68,13 @@ pub struct DemoArgs {
     /// Keep the broker up after the report, until interrupted
     #[arg(long)]
     hold: bool,
+}
+
+fn from_1<const MAX: usize>(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=MAX).contains(&number) => Ok(number),
+        _ => Err(format!("expected 1 to {MAX}")),
+    }
 }
 
 /// Why the demo could not be shown.

@@ -18,6 +18,7 @@ pub mod entropy;
 pub mod error_map;
 pub mod executor;
 pub mod fetch_session;
+pub mod line_limit;
 pub mod members_seen;
 pub mod metrics;
 pub mod net;

@@ -170,7 +170,8 @@ fn open(config: &Config) -> Result<Opened, StartError> {
     })?);
     let data_dir = DataDir::open(Arc::clone(&disk)).map_err(storage)?;
     let metadata = Metadata::open(&disk).map_err(storage)?;
-    let boot = metadata.begin_boot(data_dir.was_clean()).map_err(storage)?;
+    let unclean = !data_dir.was_clean();
+    let boot = metadata.begin_boot(!unclean).map_err(storage)?;
     let cluster_id = metadata.cluster_id(entropy::random_bytes()).map_err(storage)?;
     let options = Options {
         node_id: config.node_id,
@@ -180,7 +181,10 @@ fn open(config: &Config) -> Result<Opened, StartError> {
         ..Options::default()
     };
     let mut logs = Logs::open(data_dir, options, boot).map_err(storage)?;
-    let (image, facts) = load(config, &metadata, &mut logs).map_err(storage)?;
+    let (image, mut facts) = load(config, &metadata, &mut logs).map_err(storage)?;
+    if unclean {
+        facts.insert(0, Fact::UncleanStop);
+    }
     Ok(Opened { logs, metadata, boot, cluster_id, image, facts })
 }
 
@@ -227,6 +231,9 @@ async fn export_metrics(address: &HostPort, stopping: watch::Receiver<bool>) -> 
     let listener = TcpListener::bind((address.bind_host(), address.port))
         .await
         .map_err(|error| listen_error(address, error))?;
+    if let Ok(local) = listener.local_addr() {
+        tracing::info!("metrics at http://{local}/metrics");
+    }
     Ok(metrics::serve(listener, stopping)?)
 }
 

@@ -3,10 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 
 use broker::clock::Clock;
+use records::batch::BatchBuilder;
+use records::ids::{Offset, PartitionId, TopicId};
+use records::{Codec, TimestampType};
 use rustix::process::{Pid, Signal, kill_process};
+use storage::{DataDir, Disk, LogConfig, Logs, Metadata, Options, Origin, OsDisk};
 
 fn sluice(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
@@ -105,4 +111,55 @@ fn a_log_that_cannot_be_written_does_not_end_the_broker() {
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("sluice ready on "), "{line:?}");
     assert_eq!(stop(child, Signal::TERM).0, Some(0));
+}
+
+/// A data directory with three records in `t-0`; its partition directory.
+fn a_log(dir: &Path) -> PathBuf {
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(dir).unwrap());
+    let data_dir = DataDir::open(Arc::clone(&disk)).unwrap();
+    let boot = Metadata::open(&disk).unwrap().begin_boot(true).unwrap();
+    let mut logs = Logs::open(data_dir, Options::default(), boot).unwrap();
+    let id = PartitionId { topic: TopicId([7; 16]), index: 0 };
+    logs.open_partition(id, "t", LogConfig::default()).unwrap();
+    let mut batch = BatchBuilder::new(Codec::None, TimestampType::Create);
+    for _ in 0..3 {
+        batch.append(5, Some(b"k"), Some(b"a\xff"), &[]);
+    }
+    let batch = batch.build(Offset(0), -1).try_into_mut().unwrap();
+    logs.append(id, batch, Origin::Client, 5).unwrap();
+    logs.close().unwrap();
+    dir.join("t-0")
+}
+
+fn log(arguments: &[&str], dir: &str) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } =
+        sluice(&[&["log"], arguments, &["--data-dir", dir]].concat()).output().unwrap();
+    (status.code(), String::from_utf8([stdout, stderr].concat()).unwrap())
+}
+
+#[test]
+fn log_looks_at_a_data_directory_and_finds_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let partition = a_log(dir.path());
+    let (code, text) = log(&["verify"], path);
+    assert_eq!((code, text.lines().last()), (Some(0), Some("1 partitions checked, 0 findings")), "{text}");
+    let (code, text) = log(&["describe", "--topic", "t"], path);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("t-0: offsets 0 to 3, 3 records,"), "{text}");
+    let (code, text) = log(&["dump", "--topic", "t", "--partition", "0", "--records"], path);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("offsets 0 to 2, 3 records") && text.contains("\"k\" = \"a\\xff\""), "{text}");
+    for wrong in [&["describe", "--topic", "u"][..], &["verify", "--topic", "t", "--partition", "1"]] {
+        let (code, text) = log(wrong, path);
+        assert!(code == Some(1) && text.contains("no such partition"), "{text}");
+    }
+    assert_eq!(log(&["verify", "--partition", "1"], path).0, Some(2));
+    assert_eq!(log(&["verify"], "/no/such/directory").0, Some(1));
+    let file = partition.join("00000000000000000000.log");
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let (code, text) = log(&["verify"], path);
+    assert!(code == Some(1) && text.contains("WRONG t-0/00000000000000000000.log at byte 0: crc"), "{text}");
 }

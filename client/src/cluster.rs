@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, DescribeConfigsRequest, FindCoordinatorRequest, MetadataRequest,
+};
 use kafka_protocol::protocol::StrBytes;
 use protocol::{ApiKey, ErrorCode};
 use records::ids::TopicId;
@@ -16,6 +19,12 @@ use crate::error::{Error, Lost};
 const API_VERSIONS: i16 = 3;
 const METADATA: i16 = 12;
 const FIND_COORDINATOR: i16 = 4;
+const DESCRIBE_CONFIGS: i16 = 4;
+
+/// Resource type of groups (KIP-848).
+const GROUP_RESOURCE: i8 = 32;
+/// The setting that makes a share group keep its keys in order.
+const ORDER: &str = "sluice.share.order";
 
 /// Key type of FindCoordinator for groups.
 const GROUP_COORDINATOR: i8 = 0;
@@ -38,6 +47,25 @@ pub(crate) async fn require_key_share(connection: &mut Connection, address: &str
         .iter()
         .all(|key| answer.api_keys.iter().any(|api| api.api_key == key.code()));
     if served { Ok(()) } else { Err(Error::NotSupported { address: address.to_owned() }.into()) }
+}
+
+/// Whether the group keeps keys in order: an ordinary share group does not, and nothing would show it.
+pub(crate) async fn require_key_order(connection: &mut Connection, group: &str) -> Result<(), Lost> {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(GROUP_RESOURCE)
+        .with_resource_name(StrBytes::from_string(group.to_owned()))
+        .with_configuration_keys(Some(vec![StrBytes::from_static_str(ORDER)]));
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+    let answer = connection.call(DESCRIBE_CONFIGS, &request).await?;
+    let Some(told) = answer.results.first() else {
+        return Err(Lost::Malformed("no group in the answer".to_owned()));
+    };
+    check("DescribeConfigs", told.error_code, told.error_message.as_ref().map(StrBytes::as_str))?;
+    let order = told.configs.iter().find(|config| config.name.as_str() == ORDER);
+    match order.and_then(|config| config.value.as_ref()).map(StrBytes::as_str) {
+        Some("key") => Ok(()),
+        _ => Err(Error::NotKeyOrdered { group: group.to_owned() }.into()),
+    }
 }
 
 /// Names and leaders of topics, by id.

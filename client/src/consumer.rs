@@ -236,7 +236,11 @@ where
         let unreachable = |source| Error::Unreachable { bootstrap: bootstrap.clone(), source };
         let mut connection =
             Connection::open_any(bootstrap, &self.settings.client_id).await.map_err(unreachable)?;
-        match cluster::require_key_share(&mut connection, bootstrap).await {
+        let reached = async {
+            cluster::require_key_share(&mut connection, bootstrap).await?;
+            cluster::require_key_order(&mut connection, &self.settings.group).await
+        };
+        match reached.await {
             Ok(()) => Ok(()),
             Err(Lost::Fatal(error)) => Err(error),
             Err(Lost::Connection(source)) => Err(unreachable(source)),

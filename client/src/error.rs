@@ -22,6 +22,15 @@ pub enum Error {
         /// Who was asked.
         address: String,
     },
+    /// The group keeps no order of keys, which is its own setting: records of one key would go to several members.
+    #[error(
+        "share group {group} keeps no order of keys: set sluice.share.order=key for it first (kafka-configs --alter \
+         --entity-type groups --entity-name {group} --add-config sluice.share.order=key)"
+    )]
+    NotKeyOrdered {
+        /// The group.
+        group: String,
+    },
     /// The broker refused in a way that repeating does not mend.
     #[error("{what} was refused with {code:?}: {message}")]
     Refused {

@@ -1,6 +1,7 @@
 //! The Rust key-share client: many workers on one partition, every key in order.
 //!
-//! A [`KeyShareConsumer`] is a member of a key-ordered share group. It is given one async function; it calls it
+//! A [`KeyShareConsumer`] is a member of a key-ordered share group (`sluice.share.order=key`; of any other group
+//! [`run`](KeyShareConsumer::run) ends with an error). It is given one async function; it calls it
 //! once a record, runs keys side by side, and keeps each key's order: the next record of a key starts when the one
 //! before it was settled. It renews the leases of slow records, acknowledges in batches, gives up the rest of a key
 //! when one of its records failed, and stops work on records whose lease is lost.

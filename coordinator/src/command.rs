@@ -140,6 +140,8 @@ pub enum OffsetQuery {
     MaxTimestamp,
     /// −5 and −6 (tiered storage): there is none.
     Tiered,
+    /// The end of the records of the largest leader epoch that is not above this one (OffsetForLeaderEpoch).
+    EpochEnd(i32),
     /// The first record at or after this time, milliseconds.
     At(i64),
 }
@@ -249,6 +251,9 @@ pub struct DeliveryNumber(pub u64);
 /// What the shard is told without being asked for an answer.
 #[derive(Clone, Debug)]
 pub enum Fact {
+    /// The last stop was not in order: logs may have lost their ends. Told before any partition is opened; committed
+    /// offsets above the ends are then lowered before a log takes an append.
+    UncleanStop,
     /// A partition is open: commands for it can be served from now on.
     PartitionOpened {
         /// The partition.

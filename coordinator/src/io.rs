@@ -81,13 +81,13 @@ pub enum Submission {
         /// The parts, in order.
         parts: Vec<ReadPart>,
     },
-    /// Offset by time or highest timestamp, or the first one; → [`Completion::OffsetFound`].
+    /// Offset by time, highest timestamp or leader epoch, or the first one; → [`Completion::OffsetFound`].
     FindOffset {
         /// Names it.
         op: OpId,
         /// Where.
         partition: PartitionId,
-        /// [`OffsetQuery::At`], [`OffsetQuery::MaxTimestamp`] or [`OffsetQuery::Earliest`].
+        /// [`OffsetQuery::At`], [`OffsetQuery::MaxTimestamp`], [`OffsetQuery::EpochEnd`] or [`OffsetQuery::Earliest`].
         query: OffsetQuery,
     },
     /// Move the log start; → [`Completion::RecordsDeleted`].

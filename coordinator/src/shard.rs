@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use records::ids::PartitionId;
 
-use crate::command::{Command, Fact, PartitionRole, Ticket};
+use crate::command::{Command, Fact, PartitionRole, Produce, Ticket};
 use crate::io::{Completion, Slice};
 use crate::limits::Limits;
 use crate::outbox::{LogTable, Outbox};
@@ -52,6 +52,8 @@ pub struct Shard<S: Slice> {
     logs: LogTable,
     roles: BTreeMap<PartitionId, PartitionRole>,
     produces: Produces,
+    /// Produce requests that wait until commits beyond their logs are lowered; the broker bounds them by what it admits.
+    held_produces: Vec<(Ticket, Produce)>,
     fetches: Fetches,
     offsets: Offsets,
     groups: Groups,
@@ -68,6 +70,7 @@ impl<S: Slice> Shard<S> {
             logs: LogTable::new(),
             roles: BTreeMap::new(),
             produces: Produces::default(),
+            held_produces: Vec::new(),
             fetches: Fetches::new(&limits),
             offsets: Offsets::default(),
             share: ShareMachine::new(limits.share.clone(), boot),

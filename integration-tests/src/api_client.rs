@@ -1,8 +1,8 @@
 //! Requests of any API at any version over one connection, in the codec of a second implementation, so that a mistake
 //! of the broker's own codec cannot hide itself.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -23,9 +23,24 @@ impl ApiClient {
     /// Connects to `HOST:PORT`.
     #[track_caller]
     pub fn connect(address: &str) -> Self {
-        let stream = TcpStream::connect(address).expect("the broker accepts connections");
-        stream.set_read_timeout(Some(ANSWER_LIMIT)).expect("sockets take a timeout");
-        Self { stream, correlation: 0 }
+        Self::try_connect(address).expect("the broker accepts connections")
+    }
+
+    /// Connects to a broker that may be gone.
+    ///
+    /// # Errors
+    /// Where nobody listens.
+    pub fn try_connect(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, correlation: 0 })
+    }
+
+    /// This end of the connection.
+    #[track_caller]
+    pub fn local_address(&self) -> SocketAddr {
+        self.stream.local_addr().expect("a connected socket has an address")
     }
 
     /// Sends a request and decodes the answer, all of it.
@@ -37,20 +52,43 @@ impl ApiClient {
     /// The same for a version whose layout is that of `layout`: the codec knows only the older one.
     #[track_caller]
     pub fn call_as<R: Request>(&mut self, version: i16, layout: i16, request: &R) -> R::Response {
+        self.try_call_as(version, layout, request).expect("the broker answers")
+    }
+
+    /// As [`Self::call`], to a broker that may go meanwhile.
+    ///
+    /// # Errors
+    /// Where the connection ends before the answer is there.
+    pub fn try_call<R: Request>(&mut self, version: i16, request: &R) -> io::Result<R::Response> {
+        self.try_call_as(version, version, request)
+    }
+
+    #[track_caller]
+    fn try_call_as<R: Request>(&mut self, version: i16, layout: i16, request: &R) -> io::Result<R::Response> {
         let mut body = BytesMut::new();
         request.encode(&mut body, layout).expect("the request can be said in this version");
-        let mut answer = self.exchange(R::KEY, version, R::header_version(layout), &body);
+        let mut answer = self.try_exchange(R::KEY, version, R::header_version(layout), &body)?;
         let header_version = R::Response::header_version(layout);
         let header = ResponseHeader::decode(&mut answer, header_version).expect("a response header");
         assert_eq!(header.correlation_id, self.correlation, "answers come in the order of requests");
         let response = R::Response::decode(&mut answer, layout).expect("an answer of this version's layout");
         assert!(answer.is_empty(), "{} bytes are left over behind the answer", answer.len());
-        response
+        Ok(response)
     }
 
     /// Sends a body as it is; the answer with its header.
     #[track_caller]
     pub fn exchange(&mut self, key: i16, version: i16, header_version: i16, body: &[u8]) -> Bytes {
+        self.try_exchange(key, version, header_version, body).expect("the broker answers")
+    }
+
+    fn try_exchange(
+        &mut self,
+        key: i16,
+        version: i16,
+        header_version: i16,
+        body: &[u8],
+    ) -> io::Result<Bytes> {
         self.correlation += 1;
         let header = RequestHeader::default()
             .with_request_api_key(key)
@@ -63,11 +101,11 @@ impl ApiClient {
         frame.extend_from_slice(body);
         let length = i32::try_from(frame.len() - 4).expect("requests are small");
         frame[..4].copy_from_slice(&length.to_be_bytes());
-        self.stream.write_all(&frame).expect("the broker reads");
+        self.stream.write_all(&frame)?;
         let mut length = [0; 4];
-        self.stream.read_exact(&mut length).expect("the broker answers");
+        self.stream.read_exact(&mut length)?;
         let mut answer = vec![0; usize::try_from(i32::from_be_bytes(length)).expect("a length")];
-        self.stream.read_exact(&mut answer).expect("the answer is whole");
-        Bytes::from(answer)
+        self.stream.read_exact(&mut answer)?;
+        Ok(Bytes::from(answer))
     }
 }

@@ -1,5 +1,6 @@
 //! The product as users run it: the `sluice` binary, started, killed and started again on its data.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
@@ -24,6 +25,7 @@ pub struct BrokerProcess {
     process: Process,
     address: String,
     data_dir: PathBuf,
+    wrapper: Vec<OsString>,
     arguments: Vec<String>,
     start_time: Duration,
     /// Keeps a data directory of its own until the end.
@@ -46,9 +48,16 @@ impl BrokerProcess {
 
     /// Starts a broker on a free port and the data directory given, which stays.
     pub fn start_on(data_dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_under(Vec::new(), data_dir, arguments)
+    }
+
+    /// As [`Self::start_on`], by a command line that the broker's own stands behind. The process that it starts must
+    /// become the broker.
+    pub fn start_under(wrapper: Vec<OsString>, data_dir: &Path, arguments: &[&str]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let (process, address, start_time) = launch("127.0.0.1:0", data_dir, &arguments);
-        Self { process, address, data_dir: data_dir.to_owned(), arguments, start_time, _own_dir: None }
+        let (process, address, start_time) = launch(&wrapper, "127.0.0.1:0", data_dir, &arguments);
+        let data_dir = data_dir.to_owned();
+        Self { process, address, data_dir, wrapper, arguments, start_time, _own_dir: None }
     }
 
     /// `HOST:PORT` for clients, as the ready line named it.
@@ -119,7 +128,8 @@ impl BrokerProcess {
     /// Starts again on the same data directory and port, after [`Self::kill`] or [`Self::terminate`].
     pub fn restart(&mut self) {
         self.process.kill();
-        let (process, address, start_time) = launch(&self.address, &self.data_dir, &self.arguments);
+        let (process, address, start_time) =
+            launch(&self.wrapper, &self.address, &self.data_dir, &self.arguments);
         assert_eq!(address, self.address, "a restart keeps its address");
         self.process = process;
         self.start_time = start_time;
@@ -149,8 +159,15 @@ fn build() -> PathBuf {
     profile_dir.join("sluice")
 }
 
-fn launch(listen: &str, data_dir: &Path, arguments: &[String]) -> (Process, String, Duration) {
-    let mut command = Command::new(binary());
+fn launch(
+    wrapper: &[OsString],
+    listen: &str,
+    data_dir: &Path,
+    arguments: &[String],
+) -> (Process, String, Duration) {
+    let mut line = wrapper.iter().cloned().chain([binary().into()]);
+    let mut command = Command::new(line.next().expect("the binary at least"));
+    command.args(line);
     command.args(["serve", "--listen", listen, "--data-dir"]).arg(data_dir).args(arguments);
     let watch = Stopwatch::start();
     let process = Process::spawn("sluice", command);

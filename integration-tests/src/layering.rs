@@ -56,6 +56,18 @@ pub fn violations(metadata: &Value) -> Vec<String> {
     wrong
 }
 
+/// Sources of the broker outside of `demo` that use the client, as (path below `broker/src`, text) pairs.
+pub fn client_uses<'a>(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let uses =
+        |text: &str| text.lines().any(|line| line.contains("client::{") || line.contains("use client::"));
+    let in_demo = |path: &str| path == "demo.rs" || path.starts_with("demo/");
+    sources
+        .into_iter()
+        .filter(|(path, text)| !in_demo(path) && uses(text))
+        .map(|(path, _)| format!("broker/src/{path} must not use the client: sluice demo alone may"))
+        .collect()
+}
+
 fn short(name: &str) -> &str {
     name.strip_prefix("sluice-").unwrap_or(name)
 }
@@ -76,6 +88,16 @@ mod tests {
         assert_eq!(violations(&package("sluice-storage", &["sluice-protocol"])).len(), 1);
         assert_eq!(violations(&package("sluice-coordinator", &["tokio"])).len(), 1);
         assert_eq!(violations(&package("sluice-extra", &[])).len(), 1);
+    }
+
+    #[test]
+    fn the_client_is_for_the_demo_alone() {
+        let line = "use client::KeyShareConsumer;\n";
+        assert!(
+            client_uses([("demo.rs", line), ("demo/workers.rs", line), ("net.rs", "use crate::net;\n")])
+                .is_empty()
+        );
+        assert_eq!(client_uses([("api/fetch.rs", line)]).len(), 1);
     }
 
     #[test]

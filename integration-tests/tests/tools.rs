@@ -224,6 +224,35 @@ fn consumer_groups_shows_lag_members_and_state() {
 }
 
 #[test]
+fn consumer_groups_deletes_and_resets_offsets() {
+    let Some(bench) = Bench::new() else { return };
+    bench.produce("t", 20);
+    bench.consume("t", "readers", 20);
+    let reset = "consumer-groups --group readers --reset-offsets --topic t --to-offset 7 --execute";
+    assert_eq!(rows(&bench.ok(reset), "GROUP")[0][..4], ["readers", "t", "0", "7"]);
+    let table = bench.ok("consumer-groups --describe --group readers");
+    assert_eq!(rows(&table, "GROUP")[0][..6], ["readers", "t", "0", "7", "20", "13"], "{table}");
+    let deleted = bench.ok("consumer-groups --group readers --delete-offsets --topic t:0");
+    assert!(deleted.contains("Successful"), "{deleted}");
+    let table = bench.run("consumer-groups --describe --group readers").to_string();
+    assert!(!table.contains("20"), "{table}");
+}
+
+#[test]
+fn log_dirs_shows_what_each_partition_takes() {
+    let Some(bench) = Bench::new() else { return };
+    bench.produce("t", 20);
+    let printed = bench.ok("log-dirs --describe --topic-list t");
+    let json = printed.lines().find(|line| line.starts_with('{')).expect("one line is JSON");
+    let told: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    let dir = &told["brokers"][0]["logDirs"][0];
+    assert_eq!(dir["error"], serde_json::Value::Null, "{printed}");
+    let partition = &dir["partitions"][0];
+    assert_eq!((&partition["partition"], &partition["offsetLag"]), (&"t-0".into(), &0.into()), "{printed}");
+    assert!(partition["size"].as_u64().is_some_and(|size| size > 100), "{printed}");
+}
+
+#[test]
 fn groups_lists_groups_of_each_type() {
     let Some(bench) = Bench::new() else { return };
     bench.broker.set_up_share_group(&bench.tools, "workers");

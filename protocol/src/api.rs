@@ -17,7 +17,7 @@ pub struct Api {
     /// Lowest version that ApiVersions answers. Below `min` only for Produce, as in Kafka: a librdkafka that
     /// does not see version 0 there stops compressing (KIP-896).
     pub advertised_min: i16,
-    /// First version with compact fields and tag sections (KIP-482).
+    /// First version with compact fields and tag sections (KIP-482); [`NEVER`] where none has them.
     pub flexible_from: i16,
 }
 
@@ -47,6 +47,9 @@ impl Api {
         if matches!(self.key, ApiKey::ApiVersions) || !self.is_flexible(version) { 0 } else { 1 }
     }
 }
+
+/// Above every version.
+pub const NEVER: i16 = i16::MAX;
 
 /// Why a request is not served. Kafka closes the connection on the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,7 +119,7 @@ impl std::fmt::Display for ApiKey {
 
 macro_rules! apis {
     ($($key:ident = $code:literal: $min:literal..=$max:literal, advertised from $advertised:literal,
-        flexible from $flexible:literal;)*) => {
+        flexible from $flexible:tt;)*) => {
         /// Every API that is served, by its key on the wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(i16)]
@@ -178,10 +181,13 @@ apis! {
     DeleteTopics = 20: 1..=6, advertised from 1, flexible from 4;
     DeleteRecords = 21: 0..=2, advertised from 0, flexible from 2;
     InitProducerId = 22: 0..=5, advertised from 0, flexible from 2;
+    OffsetForLeaderEpoch = 23: 2..=4, advertised from 2, flexible from 4;
     DescribeConfigs = 32: 1..=4, advertised from 1, flexible from 4;
+    DescribeLogDirs = 35: 1..=5, advertised from 1, flexible from 2;
     CreatePartitions = 37: 0..=3, advertised from 0, flexible from 2;
     DeleteGroups = 42: 0..=3, advertised from 0, flexible from 2;
     IncrementalAlterConfigs = 44: 0..=1, advertised from 0, flexible from 1;
+    OffsetDelete = 47: 0..=0, advertised from 0, flexible from NEVER;
     DescribeCluster = 60: 0..=2, advertised from 0, flexible from 0;
     ListConfigResources = 74: 0..=1, advertised from 0, flexible from 0;
     DescribeTopicPartitions = 75: 0..=0, advertised from 0, flexible from 0;

@@ -53,6 +53,14 @@ pub(crate) fn name_of(file: &str) -> Option<u64> {
     parse_name(file).map(|(name, _)| name)
 }
 
+/// Whether a file checks to its end; else where its last valid frame ends.
+pub(crate) fn whole(bytes: &Bytes, path: &str) -> Result<Option<u64>, StorageError> {
+    let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
+    let generation = parse_name(file).map_or(0, |(_, generation)| generation);
+    let valid = read(bytes, path, generation)?.map_or(0, |content| content.valid_len);
+    Ok((valid < bytes.len() as u64).then_some(valid))
+}
+
 fn parse_name(file: &str) -> Option<(u64, u64)> {
     let (name, generation) = file.strip_prefix("share-")?.strip_suffix(".events")?.split_once('.')?;
     Some((name.parse().ok()?, generation.parse().ok()?))

@@ -19,6 +19,7 @@ mod event_log;
 mod events;
 mod flush;
 mod index;
+pub mod inspect;
 mod key_index;
 mod lazy_file;
 mod leader_epochs;

@@ -189,6 +189,7 @@ impl PartitionLog {
         }
         self.dirty.log = true;
         self.producers.note(&header);
+        self.producers.heard_of(header.producer_id, now_ms);
         self.epochs.assign(self.leader_epoch, header.base);
         self.end = header.next();
         self.bytes += header.size;

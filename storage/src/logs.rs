@@ -44,8 +44,6 @@ pub struct Logs {
     pub(crate) key_cache: KeyCache,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
-    /// A log start moved, and its file could not be written yet.
-    log_starts_unwritten: bool,
     ends: OffsetCheckpoint,
     cleaned: OffsetCheckpoint,
 }
@@ -68,7 +66,6 @@ impl Logs {
         let logs = Self {
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
-            log_starts_unwritten: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             cache: BatchCache::new(options.batch_cache_bytes),
@@ -203,6 +200,18 @@ impl Logs {
         self.logs.get(&id).map(|open| open.log.facts())
     }
 
+    /// Bytes of record data of every open log.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(PartitionId, u64)> {
+        self.logs.iter().map(|(id, open)| (*id, open.log.facts().bytes)).collect()
+    }
+
+    /// A log's topic and partition, for a message to people; `None` when it is not open.
+    #[must_use]
+    pub fn name(&self, id: PartitionId) -> Option<(&str, i32)> {
+        self.logs.get(&id).map(|open| (open.name.0.as_str(), open.name.1))
+    }
+
     /// The first record whose timestamp is at least `timestamp` ms.
     pub fn offset_for_time(
         &mut self,
@@ -237,14 +246,15 @@ impl Logs {
     /// Deletes the records below `to` for good; at or below the log start it does nothing. The log start afterwards,
     /// which survives a power cut when this returns.
     pub fn delete_records(&mut self, id: PartitionId, to: Offset) -> Result<Offset, DeleteError> {
-        let log = self.log_mut(id)?;
-        let before = log.facts().log_start;
-        let start = log.move_start(to)?;
-        if start > before || self.log_starts_unwritten {
-            self.write_log_starts()?;
-            self.log_mut(id)?.remove_segments_below_start()?;
+        let log = self.log(id)?;
+        if !log.check_start(to)? {
+            return Ok(log.facts().log_start);
         }
-        Ok(start)
+        self.write_log_starts(&[(id, to)])?;
+        let log = self.log_mut(id)?;
+        log.move_start(to);
+        log.remove_segments_below_start()?;
+        Ok(to)
     }
 
     /// Deletes what is past its time or beyond its log's size, by whole segments, and forgets producers that were
@@ -254,18 +264,24 @@ impl Logs {
         let mut moved = Vec::new();
         for (id, open) in &mut self.logs {
             open.log.expire_producers(now_ms, expiry_ms);
-            match open.log.apply_retention(now_ms) {
-                Ok(true) => moved.push(*id),
-                Ok(false) => {}
+            match open.log.retained_from(now_ms) {
+                Ok(start) => moved.extend(start.map(|start| (*id, start))),
                 Err(error) => tracing::error!(log = open.log.directory(), %error, "retention failed"),
             }
         }
-        if !moved.is_empty() || self.log_starts_unwritten {
-            self.write_log_starts()?;
-            for id in &moved {
-                self.log_mut(*id)?.remove_segments_below_start()?;
-            }
+        // Where the disk is full they are not written, and must not be: the space comes from what is deleted now, and
+        // the first segment that is left says where the log starts.
+        if !moved.is_empty()
+            && let Err(error) = self.write_log_starts(&moved)
+        {
+            tracing::error!(%error, "log starts are not written; deleting what is due all the same");
         }
+        for (id, start) in &moved {
+            let log = self.log_mut(*id)?;
+            log.move_start(*start);
+            log.remove_segments_below_start()?;
+        }
+        let mut moved: Vec<PartitionId> = moved.into_iter().map(|(id, _)| id).collect();
         moved.sort_unstable();
         Ok(moved)
     }
@@ -313,22 +329,24 @@ impl Logs {
         let disk = &**self.data_dir.disk();
         checkpoints::write(disk, checkpoints::RECOVERY_POINT, &self.recovery_points)?;
         checkpoints::write(disk, checkpoints::HIGH_WATERMARK, &self.ends)?;
-        self.write_log_starts()
+        self.write_log_starts(&[])
     }
 
-    fn write_log_starts(&mut self) -> Result<(), StorageError> {
-        let mut changed = false;
+    /// Writes down where logs will start, before they do.
+    fn write_log_starts(&mut self, moves: &[(PartitionId, Offset)]) -> Result<(), StorageError> {
+        let mut starts = self.log_starts.clone();
         for open in self.logs.values() {
-            let start = open.log.facts().log_start;
-            if start > Offset::ZERO {
-                changed |= self.log_starts.insert(open.name.clone(), start) != Some(start);
-            }
+            starts.insert(open.name.clone(), open.log.facts().log_start);
         }
-        self.log_starts_unwritten |= changed;
-        if self.log_starts_unwritten {
-            self.store_log_starts()?;
-            self.log_starts_unwritten = false;
+        for (id, start) in moves {
+            starts.insert(self.logs[id].name.clone(), *start);
         }
+        starts.retain(|_, start| *start > Offset::ZERO);
+        if starts == self.log_starts {
+            return Ok(());
+        }
+        checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &starts)?;
+        self.log_starts = starts;
         Ok(())
     }
 
@@ -400,7 +418,7 @@ fn directory_name((topic, index): &LogName) -> String {
 }
 
 /// Topic and partition of `<topic>-<partition>`.
-fn parse_directory(name: &str) -> Option<(&str, i32)> {
+pub(crate) fn parse_directory(name: &str) -> Option<(&str, i32)> {
     let (topic, index) = name.rsplit_once('-')?;
     let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
     if topic.is_empty() || !digits { None } else { Some((topic, index.parse().ok()?)) }

@@ -4,7 +4,7 @@
 //! the first time and a missing one is noticed. The state is a function of the log: it is rebuilt from batch
 //! headers, and snapshots only shorten that.
 
-mod snapshot;
+pub(crate) mod snapshot;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -57,9 +57,12 @@ pub(crate) enum Verdict {
 }
 
 /// All producers of a partition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ProducerState {
     producers: HashMap<i64, Producer>,
+    /// When each was heard of last by the broker's clock, ms; of those that were read back, when they were first looked
+    /// at. The timestamps of records are no measure of it: whoever loads old data is not silent.
+    heard: HashMap<i64, i64>,
 }
 
 impl ProducerState {
@@ -131,19 +134,36 @@ impl ProducerState {
         }
     }
 
-    /// Forgets the producers that were silent for longer than `expiry_ms`.
+    /// A batch of this producer was appended.
+    pub(crate) fn heard_of(&mut self, id: i64, now_ms: i64) {
+        if self.producers.contains_key(&id) {
+            self.heard.insert(id, now_ms);
+        }
+    }
+
+    /// Forgets the producers that were silent for as long as `expiry_ms`.
     pub(crate) fn expire(&mut self, now_ms: i64, expiry_ms: i64) {
-        self.producers.retain(|_, producer| now_ms.saturating_sub(producer.timestamp) < expiry_ms);
+        let heard = &mut self.heard;
+        self.producers.retain(|id, _| now_ms.saturating_sub(*heard.entry(*id).or_insert(now_ms)) < expiry_ms);
+        heard.retain(|id, _| self.producers.contains_key(id));
     }
 
     /// Makes room for a tenth of the limit, so that a flood of new ids costs one sort now and then.
     fn forget_quietest(&mut self) {
-        let mut ages: Vec<(i64, i64)> =
-            self.producers.iter().map(|(id, producer)| (producer.timestamp, *id)).collect();
+        let heard = |id: &i64| self.heard.get(id).copied().unwrap_or(i64::MIN);
+        let mut ages: Vec<(i64, i64, i64)> =
+            self.producers.iter().map(|(id, producer)| (heard(id), producer.timestamp, *id)).collect();
         ages.sort_unstable();
-        for (_, id) in ages.iter().take(PRODUCERS_MAX / 10) {
+        for (_, _, id) in ages.iter().take(PRODUCERS_MAX / 10) {
             self.producers.remove(id);
+            self.heard.remove(id);
         }
+    }
+
+    /// Whether both know the same of the same producers.
+    #[cfg(test)]
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.producers == other.producers
     }
 
     #[cfg(test)]

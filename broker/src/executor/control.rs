@@ -32,6 +32,8 @@ pub(crate) enum Control {
     Delete(Vec<PartitionId>, oneshot::Sender<Result<(), Refused>>),
     /// Change the settings of partitions.
     Configure(Vec<PartitionId>, LogConfig, oneshot::Sender<Result<(), Refused>>),
+    /// Tell how many bytes each log has.
+    Sizes(oneshot::Sender<Vec<(PartitionId, u64)>>),
     /// Close the logs and end the thread.
     Stop(oneshot::Sender<Result<(), Refused>>),
 }

@@ -83,6 +83,13 @@ impl ShardHandle {
         self.control(|done| Control::Configure(partitions, config, done)).await
     }
 
+    /// How many bytes each log has on disk.
+    pub(crate) async fn sizes(&self) -> Result<Vec<(PartitionId, u64)>, Stopped> {
+        let (sender, sizes) = oneshot::channel();
+        self.mailbox.push(Mail::Control(Control::Sizes(sender)))?;
+        sizes.await.map_err(|_| Stopped)
+    }
+
     async fn control(
         &self,
         make: impl FnOnce(oneshot::Sender<Result<(), Refused>>) -> Control,

@@ -1,6 +1,7 @@
 //! What each submission of a shard means to the logs: one function for every executor that has [`Logs`].
 
 mod share;
+mod trouble;
 
 use bytes::{Bytes, BytesMut};
 use coordinator::command::{DeleteTo, OffsetQuery};
@@ -10,8 +11,9 @@ use coordinator::io::{
 };
 use records::Batches;
 use records::ids::{Offset, PartitionId};
-use storage::{Logs, Metadata, ReadError, StorageError};
+use storage::{Logs, Metadata};
 
+use self::trouble::{append_error, io_error, read_error, tell};
 use super::Data;
 
 /// Bytes read at once while a coordinator partition is loaded.
@@ -83,7 +85,9 @@ fn append(
         Origin::Client => storage::Origin::Client,
         Origin::Coordinator => storage::Origin::Coordinator,
     };
-    let appended = logs.append(partition, batch, origin, now_ms).map_err(|error| append_error(&error))?;
+    let appended = logs
+        .append(partition, batch, origin, now_ms)
+        .map_err(|error| append_error(logs, partition, &error))?;
     Ok(Appended {
         base_offset: appended.base_offset,
         append_time_ms: appended.append_time,
@@ -94,8 +98,8 @@ fn append(
 }
 
 fn sync(logs: &mut Logs, partition: PartitionId) -> Result<(), IoError> {
-    match logs.sync_job(partition).map_err(|error| io_error(&error))? {
-        Some(job) => logs.sync_done(job.run()).map(|_| ()).map_err(|error| io_error(&error)),
+    match logs.sync_job(partition).map_err(|error| io_error(logs, partition, &error))? {
+        Some(job) => logs.sync_done(job.run()).map(|_| ()).map_err(|error| io_error(logs, partition, &error)),
         None => Ok(()),
     }
 }
@@ -113,7 +117,7 @@ fn read(logs: &mut Logs, bytes_max: u64, parts: &[ReadPart]) -> Vec<Result<Data,
             }
             let slice = logs
                 .read(part.partition, part.from, limit, part.upper, is_first)
-                .map_err(|error| read_error(&error))?;
+                .map_err(|error| read_error(logs, part.partition, &error))?;
             is_first &= slice.is_empty();
             left = left.saturating_sub(slice.len());
             Ok(Data::Log(slice))
@@ -129,8 +133,16 @@ fn find_offset(
     let found = match query {
         OffsetQuery::Earliest => {
             let offset = logs.facts(partition).ok_or(IoError::NotOpen)?.log_start;
-            let leader_epoch = logs.leader_epoch_at(partition, offset).map_err(|error| io_error(&error))?;
+            let leader_epoch =
+                logs.leader_epoch_at(partition, offset).map_err(|error| io_error(logs, partition, &error))?;
             return Ok(Some(FoundRecord { offset, timestamp: -1, leader_epoch }));
+        }
+        OffsetQuery::EpochEnd(epoch) => {
+            let found =
+                logs.epoch_end_offset(partition, epoch).map_err(|error| io_error(logs, partition, &error))?;
+            let found =
+                found.map(|(leader_epoch, offset)| FoundRecord { offset, timestamp: -1, leader_epoch });
+            return Ok(found);
         }
         OffsetQuery::At(timestamp) => logs.offset_for_time(partition, timestamp),
         OffsetQuery::MaxTimestamp => logs.max_timestamp(partition),
@@ -138,7 +150,7 @@ fn find_offset(
             unreachable!("the shard answers {query:?} from what it knows")
         }
     };
-    Ok(found.map_err(|error| read_error(&error))?.map(|found| FoundRecord {
+    Ok(found.map_err(|error| read_error(logs, partition, &error))?.map(|found| FoundRecord {
         offset: found.offset,
         timestamp: found.timestamp,
         leader_epoch: found.leader_epoch,
@@ -152,7 +164,7 @@ fn delete_records(logs: &mut Logs, partition: PartitionId, to: DeleteTo) -> Resu
     };
     logs.delete_records(partition, to).map_err(|error| match error {
         storage::DeleteError::OutOfRange { .. } => DeleteError::OutOfRange,
-        storage::DeleteError::Storage(error) => DeleteError::Io(io_error(&error)),
+        storage::DeleteError::Storage(error) => DeleteError::Io(io_error(logs, partition, &error)),
     })
 }
 
@@ -162,19 +174,20 @@ fn load(logs: &mut Logs, partition: PartitionId) -> Result<Vec<Bytes>, IoError> 
     let mut from = facts.log_start;
     let mut batches = Vec::new();
     while from < facts.end {
-        let slice =
-            logs.read(partition, from, LOAD_BYTES, facts.end, true).map_err(|error| read_error(&error))?;
+        let slice = logs
+            .read(partition, from, LOAD_BYTES, facts.end, true)
+            .map_err(|error| read_error(logs, partition, &error))?;
         if slice.is_empty() {
             break;
         }
         let bytes = slice.read().map_err(|error| {
-            tracing::error!(?partition, "cannot load: {error}");
+            tell(logs, partition, &format_args!("cannot load: {error}"));
             IoError::Storage
         })?;
         let mut at = 0;
         for batch in Batches::new(&bytes) {
             let batch = batch.map_err(|error| {
-                tracing::error!(?partition, %from, "cannot load: {error}");
+                tell(logs, partition, &format_args!("cannot load from offset {from}: {error}"));
                 IoError::Corrupt
             })?;
             from = batch.next_offset();
@@ -184,55 +197,4 @@ fn load(logs: &mut Logs, partition: PartitionId) -> Result<Vec<Bytes>, IoError> 
         }
     }
     Ok(batches)
-}
-
-fn append_error(error: &storage::AppendError) -> AppendError {
-    match error {
-        storage::AppendError::OutOfOrderSequence { .. } => AppendError::OutOfOrderSequence,
-        storage::AppendError::InvalidProducerEpoch { .. } => AppendError::InvalidProducerEpoch,
-        storage::AppendError::TooLarge { .. } => AppendError::TooLarge,
-        storage::AppendError::UnknownPartition => AppendError::Io(IoError::NotOpen),
-        storage::AppendError::Malformed(_)
-        | storage::AppendError::Poisoned
-        | storage::AppendError::Full
-        | storage::AppendError::Io(_) => {
-            tracing::error!("append failed: {error}");
-            AppendError::Io(IoError::Storage)
-        }
-    }
-}
-
-fn read_error(error: &ReadError) -> IoError {
-    match error {
-        ReadError::OutOfRange { .. } => IoError::OutOfRange,
-        ReadError::UnknownPartition => IoError::NotOpen,
-        ReadError::Damaged { .. } => {
-            tracing::error!("{error}");
-            IoError::Corrupt
-        }
-        ReadError::Io(_) => {
-            tracing::error!("{error}");
-            IoError::Storage
-        }
-    }
-}
-
-fn io_error(error: &StorageError) -> IoError {
-    match error {
-        StorageError::UnknownPartition => IoError::NotOpen,
-        StorageError::Damaged { .. } => {
-            tracing::error!("{error}");
-            IoError::Corrupt
-        }
-        StorageError::Locked
-        | StorageError::WrongNode { .. }
-        | StorageError::EpochAhead { .. }
-        | StorageError::Poisoned
-        | StorageError::Full
-        | StorageError::Io { .. }
-        | StorageError::Metadata(_) => {
-            tracing::error!("{error}");
-            IoError::Storage
-        }
-    }
 }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use coordinator::command::Fact;
-use coordinator::io::{Completion, Submission};
+use coordinator::io::{Completion, OpId, Submission};
 use coordinator::limits::Limits;
 use coordinator::reply::{Effect, Output};
 use coordinator::shard::{Input, Shard};
@@ -38,6 +38,8 @@ const SYNC_THREADS_MAX: usize = 8;
 const READ_THREADS_MAX: usize = 4;
 /// How often the root checkpoints are written, as in Kafka: recovery after a kill reads what was written since.
 const CHECKPOINT_EVERY: Micros = Micros(60_000_000);
+/// The first time sooner: what this start had to recover, a start after a crash soon need not recover again.
+const CHECKPOINT_FIRST: Micros = Micros(1_000_000);
 /// The shard's thread decides and walks indexes; nothing recurses.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -167,12 +169,13 @@ impl Worker {
             inputs: parts.facts.into_iter().map(Input::Fact).collect(),
             retention_every: parts.retention_every,
             retention_at: now + parts.retention_every,
-            checkpoint_at: now + CHECKPOINT_EVERY,
+            checkpoint_at: now + CHECKPOINT_FIRST,
             stopping: None,
         }
     }
 
     fn run(mut self, _end: End) {
+        self.sync_recovered();
         loop {
             self.take_mail();
             self.housekeep();
@@ -272,6 +275,14 @@ impl Worker {
         }
     }
 
+    /// Syncs what recovery has left to the next sync, without anybody who waits for it.
+    fn sync_recovered(&mut self) {
+        for (partition, _) in self.logs.sizes() {
+            let (_, job) = self.flushes.begin(&mut self.logs, OpId::default(), partition);
+            self.start_sync(job);
+        }
+    }
+
     fn start_sync(&self, job: Option<SyncJob>) {
         let Some(job) = job else { return };
         metrics::synced();
@@ -291,6 +302,9 @@ impl Worker {
             }
             Control::Configure(partitions, config, done) => {
                 let _ = done.send(self.configure(&partitions, &config));
+            }
+            Control::Sizes(done) => {
+                let _ = done.send(self.logs.sizes());
             }
             Control::Stop(done) => self.stopping = Some(done),
         }

@@ -25,10 +25,12 @@ use crate::share::ShareConfig;
 use crate::time::{Mono, Now};
 
 mod address;
+mod lowering;
 mod refusal;
 mod slot;
 
 use address::{group_of, partition_of};
+use lowering::Lowering;
 use refusal::not_available;
 use slot::{Held, Slot, State};
 
@@ -49,6 +51,8 @@ pub(super) struct Groups {
     touched: BTreeSet<i32>,
     /// When each slot must be looked at.
     due: BTreeSet<(Mono, i32)>,
+    /// From an unclean stop until all commits beyond their logs are lowered.
+    lowering: Option<Lowering>,
     news: News,
     stopping: bool,
 }
@@ -76,9 +80,27 @@ impl Groups {
             ops: BTreeMap::new(),
             touched: BTreeSet::new(),
             due: BTreeSet::new(),
+            lowering: None,
             news: News::default(),
             stopping: false,
         }
+    }
+
+    /// The last stop was not in order, so that logs may have lost their ends.
+    pub(super) fn unclean_stop(&mut self) {
+        self.lowering = Some(Lowering::default());
+    }
+
+    /// A log of records is open.
+    pub(super) fn log_opened(&mut self, partition: PartitionId, facts: &LogFacts) {
+        if let Some(lowering) = &mut self.lowering {
+            lowering.log_opened(partition, facts.end);
+        }
+    }
+
+    /// Whether logs of records must not be appended to yet: commits above their ends are still to be lowered.
+    pub(super) fn hold_appends(&self) -> bool {
+        self.lowering.as_ref().is_some_and(Lowering::holds_appends)
     }
 
     /// A partition of `__consumer_offsets` is open: load it, if there is anything in it.
@@ -101,6 +123,9 @@ impl Groups {
         if facts.log_start >= facts.end {
             self.serve(now, index, &[], out);
         } else {
+            if let Some(lowering) = &mut self.lowering {
+                lowering.expect(index);
+            }
             self.load(index, out);
         }
     }
@@ -108,6 +133,9 @@ impl Groups {
     /// A partition is gone; all that waits for it is answered.
     pub(super) fn deleted<S>(&mut self, partition: PartitionId, out: &mut Outbox<S>) {
         let Some(index) = self.indexes.remove(&partition) else { return };
+        if let Some(lowering) = &mut self.lowering {
+            lowering.done(index);
+        }
         self.give_up(index, out);
         if let Some(slot) = self.slots.remove(&index)
             && let Some(due_at) = slot.due_at
@@ -196,9 +224,10 @@ impl Groups {
         match result {
             Ok(batches) => self.serve(now, index, &batches, out),
             Err(_) => {
-                let Some(slot) = self.slots.get_mut(&index) else { return };
-                slot.state = State::Failed(now.mono + self.limits.group_reload_after);
-                self.touched.insert(index);
+                self.fail(now, index);
+                if let Some(lowering) = &mut self.lowering {
+                    lowering.failed(index);
+                }
             }
         }
     }
@@ -221,9 +250,26 @@ impl Groups {
             self.release(batch.held, out);
         } else {
             self.give_up(index, out);
-            self.load(index, out);
+            if let Some(lowering) = self.lowering.as_mut().filter(|lowering| lowering.is_open(index)) {
+                // Once loaded it would write again at once, and a full disk does not change so fast.
+                lowering.failed(index);
+                self.fail(now, index);
+            } else {
+                self.load(index, out);
+            }
         }
         Some(partition)
+    }
+
+    /// A sync is over. Where it was not for lowered commits nobody waits for it: what is appended next to a log whose
+    /// sync failed is refused.
+    pub(super) fn synced(&mut self, op: OpId, ok: bool) {
+        if let Some(lowering) = &mut self.lowering {
+            lowering.synced(op, ok);
+            if lowering.is_done() {
+                self.lowering = None;
+            }
+        }
     }
 
     /// Ends a round: timers, then one append for each partition that has something to write and nothing in flight.
@@ -298,6 +344,13 @@ impl Groups {
         Ok(listed)
     }
 
+    /// Cannot be served now; is loaded again later.
+    fn fail(&mut self, now: Now, index: i32) {
+        let Some(slot) = self.slots.get_mut(&index) else { return };
+        slot.state = State::Failed(now.mono + self.limits.group_reload_after);
+        self.touched.insert(index);
+    }
+
     fn load<S>(&mut self, index: i32, out: &mut Outbox<S>) {
         let slot = self.slots.get_mut(&index).expect("the caller knows the slot");
         slot.state = State::Loading;
@@ -313,7 +366,14 @@ impl Groups {
             partition.replay(batch);
         }
         let loaded = partition.loaded(now);
+        let lowered =
+            self.lowering.as_ref().filter(|lowering| lowering.is_open(index)).map(|lowering| {
+                partition.lower_offsets(|topic, index| lowering.end(&self.topics, topic, index))
+            });
         slot.state = State::Serving(Box::new(partition));
+        if let Some(lowered) = lowered {
+            self.queue(index, lowered, Some(Held::Lowered(index)), out);
+        }
         self.queue(index, loaded, None, out);
         // Topics may have come and gone since the records were written.
         self.decide(index, out, |partition, cx| partition.topics_changed(now, cx));
@@ -385,8 +445,17 @@ impl Groups {
                 Held::Share(event) => self.news.members.push(event),
                 Held::NotDeleted(ticket, error) => out.reply(ticket, Reply::GroupDeleted(Err(error))),
                 Held::Deleted(ticket, group) => self.news.deleted.push((ticket, group)),
+                Held::Lowered(index) => self.sync_lowered(index, out),
             }
         }
+    }
+
+    /// Also where nothing was lowered: an earlier life may have done so and ended before its sync.
+    fn sync_lowered<S>(&mut self, index: i32, out: &mut Outbox<S>) {
+        let (Some(lowering), Some(slot)) = (&mut self.lowering, self.slots.get(&index)) else { return };
+        let partition = slot.partition;
+        let op = out.submit(Owner::Groups, |op| Submission::Sync { op, partition });
+        lowering.syncs(op, index);
     }
 
     /// Drops a partition's memory and answers all that waits in it.
@@ -399,8 +468,8 @@ impl Groups {
                     Held::Deleted(ticket, _) | Held::NotDeleted(ticket, _) => {
                         out.reply(ticket, Reply::GroupDeleted(Err(GroupError::NotAvailable)));
                     }
-                    // It has not happened.
-                    Held::Share(_) => {}
+                    // It has not happened, and is tried again when the partition is loaded.
+                    Held::Share(_) | Held::Lowered(_) => {}
                 }
             }
         }

@@ -156,8 +156,8 @@ fn answer_from_facts(
     check_epoch(part.current_leader_epoch, facts)?;
     let upper = upper(request.isolation, facts);
     Ok(match part.query {
-        // Known but for the epoch of the first record (case R04); shown even where there is none.
-        OffsetQuery::Earliest => Known::Search { upper: Offset::MAX },
+        // Known but for the epoch (case R04); shown even where there is no record.
+        OffsetQuery::Earliest | OffsetQuery::EpochEnd(_) => Known::Search { upper: Offset::MAX },
         OffsetQuery::Latest => Known::Offset(FoundOffset {
             offset: Some(upper),
             timestamp: NO_TIMESTAMP,

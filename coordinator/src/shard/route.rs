@@ -4,7 +4,7 @@ use records::ids::{Offset, PartitionId};
 
 use super::Shard;
 use super::groups::News;
-use crate::command::{Command, Fact, PartitionRole, Ticket};
+use crate::command::{Command, Fact, PartitionRole, Produce, Ticket};
 use crate::group::{ShareChange, ShareMembership};
 use crate::io::{Completion, IoError, LogFacts, OpId, Slice, Submission};
 use crate::outbox::Owner;
@@ -14,13 +14,12 @@ use crate::time::Now;
 
 impl<S: Slice> Shard<S> {
     pub(super) fn command(&mut self, now: Now, ticket: Ticket, command: Command) {
-        let Self { logs, roles, out, .. } = self;
+        let Self { logs, out, .. } = self;
         match command {
-            Command::Produce(produce) => {
-                let may_write =
-                    |partition| !matches!(roles.get(&partition), Some(PartitionRole::ConsumerOffsets(_)));
-                self.produces.start(ticket, produce, logs, may_write, out);
+            Command::Produce(produce) if self.groups.hold_appends() || !self.held_produces.is_empty() => {
+                self.held_produces.push((ticket, produce));
             }
+            Command::Produce(produce) => self.produce(ticket, produce),
             Command::Fetch(fetch) => self.fetches.start(now, ticket, fetch, logs, out),
             Command::ListOffsets(request) => self.offsets.list(ticket, &request, logs, out),
             Command::DeleteRecords(parts) => self.offsets.delete(ticket, &parts, logs, out),
@@ -37,6 +36,12 @@ impl<S: Slice> Shard<S> {
             }
             Command::DeleteGroup { group } => self.groups.delete_group(now, ticket, group, out),
         }
+    }
+
+    fn produce(&mut self, ticket: Ticket, produce: Produce) {
+        let Self { logs, roles, out, .. } = self;
+        let may_write = |partition| !matches!(roles.get(&partition), Some(PartitionRole::ConsumerOffsets(_)));
+        self.produces.start(ticket, produce, logs, may_write, out);
     }
 
     pub(super) fn completion(&mut self, now: Now, completion: Completion<S>) {
@@ -85,8 +90,7 @@ impl<S: Slice> Shard<S> {
                     self.log_grew(now, partition, appended.bytes, appended.facts);
                 }
             }
-            // The log is poisoned: what is appended next is refused.
-            Completion::Synced(..) => {}
+            Completion::Synced(op, result) => groups.synced(op, result.is_ok()),
             Completion::Loaded(op, result) => groups.loaded(now, op, result, out),
             other => unreachable!("the group machine submits nothing that ends in {other:?}"),
         }
@@ -98,8 +102,11 @@ impl<S: Slice> Shard<S> {
                 self.logs.insert(partition, facts);
                 self.roles.insert(partition, role);
                 self.fetches.changed(partition);
-                if let PartitionRole::ConsumerOffsets(index) = role {
-                    self.groups.opened(now, index, partition, &facts, &mut self.out);
+                match role {
+                    PartitionRole::Data => self.groups.log_opened(partition, &facts),
+                    PartitionRole::ConsumerOffsets(index) => {
+                        self.groups.opened(now, index, partition, &facts, &mut self.out);
+                    }
                 }
             }
             Fact::PartitionDeleted(partition) => {
@@ -120,6 +127,7 @@ impl<S: Slice> Shard<S> {
                 self.fetches.stop(now);
                 self.groups.stop();
             }
+            Fact::UncleanStop => self.groups.unclean_stop(),
             Fact::Topics(ref topics) => self.groups.topics_changed(now, topics, &mut self.out),
             Fact::ShareConfigured(ref group, ref config) => self.groups.share_configured(group, config),
             Fact::AnswerWritten(_) | Fact::MemberSeen { .. } => {}
@@ -129,6 +137,11 @@ impl<S: Slice> Shard<S> {
 
     /// Ends a round, in this order: machines, syncs, outputs.
     pub(super) fn finish(&mut self, now: Now) -> Vec<Output<S>> {
+        if !self.groups.hold_appends() {
+            for (ticket, produce) in std::mem::take(&mut self.held_produces) {
+                self.produce(ticket, produce);
+            }
+        }
         self.fetches.finish(now, &self.logs, &mut self.out);
         let news = self.groups.finish(now, &mut self.out);
         self.tell_share(now, news);

@@ -337,6 +337,11 @@ impl KeyQueue {
         self.refresh(window, key);
     }
 
+    /// The first queued record of `key`.
+    pub(crate) fn head(&self, key: KeyHash) -> Option<i64> {
+        self.keys.get(&key).map(|entry| entry.head).filter(|&head| head != NONE)
+    }
+
     /// Held records of `key` behind `offset`, ascending.
     pub(crate) fn held_behind(&self, key: KeyHash, offset: i64) -> Vec<i64> {
         let held = self.keys.get(&key).and_then(|entry| entry.out.as_ref()).map_or(&[][..], |out| &out.held);

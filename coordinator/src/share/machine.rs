@@ -204,6 +204,8 @@ struct Ask {
     /// What it was granted in this round.
     grants: BTreeMap<u32, (u64, Vec<i64>)>,
     patience: Patience,
+    /// It gets nothing more: its member speaks on another connection.
+    withdrawn: bool,
 }
 
 /// How long a fetch may wait for records.

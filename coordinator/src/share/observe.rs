@@ -31,7 +31,7 @@ pub enum Bound {
 
 impl SharePartition {
     /// Takes in what a scan from the scan offset found; says whether records were found.
-    pub(crate) fn scanned(&mut self, scanned: &Scanned) -> bool {
+    pub(crate) fn scanned(&mut self, scanned: &Scanned, now: Now) -> bool {
         let before = self.queue.ready_len();
         let mut cursor = self.window.scan();
         for batch in &scanned.batches {
@@ -43,7 +43,7 @@ impl SharePartition {
                             continue;
                         }
                         self.gap(cursor, offset - 1);
-                        self.found(record, index + 1 == records.len());
+                        self.found(record, index + 1 == records.len(), now);
                         cursor = offset + 1;
                     }
                 }
@@ -85,7 +85,7 @@ impl SharePartition {
         self.window.scan() >= self.recovery_until.min(upper)
     }
 
-    fn found(&mut self, record: &ScannedRecord, batch_end: bool) {
+    fn found(&mut self, record: &ScannedRecord, batch_end: bool, now: Now) {
         let offset = record.offset.get();
         if offset < self.window.start() || self.window.settled().contains(offset) {
             return;
@@ -104,6 +104,12 @@ impl SharePartition {
         self.window.insert(offset, slot);
         if slot.is_out() {
             self.lend(offset, &slot);
+            // After a restart or reload: one before it came back when it was not known yet whose key this is.
+            if let Some(key) = self.key_of(&slot)
+                && let Some(first) = self.queue.head(key).filter(|&first| first < offset)
+            {
+                self.recall_behind(key, first, now);
+            }
         } else {
             self.enqueue(offset, &slot);
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coordinator::command::{Command, Fact, PartitionRole, Ticket, TopicImage};
+use coordinator::command::{Acks, Command, Fact, PartitionRole, Produce, Ticket, TopicImage};
 use coordinator::group::{
     CommittedPart, GroupCommand, GroupError, GroupReply, JoinGroup, OffsetCommit, ShareHeartbeat,
 };
 use coordinator::io::Submission;
 use coordinator::reply::{Effect, Reply};
 use proptest::prelude::*;
-use records::ids::{PartitionId, TopicId};
+use records::ids::{Offset, PartitionId, TopicId};
 
 use crate::log::Log;
 use crate::world::{Lane, World, partition};
@@ -416,4 +416,98 @@ proptest! {
             prop_assert!(committed(&world, *ticket).is_some());
         }
     }
+}
+
+/// A shard that finds these logs after a power cut: nothing was closed in order.
+fn after_a_cut(mut logs: BTreeMap<PartitionId, Log>, end: i64) -> World {
+    let mut world = World::new();
+    world.fact(Fact::UncleanStop);
+    world.fact(Fact::Topics(image()));
+    let mut records = Log::default();
+    records.facts.end = Offset(end);
+    world.open_as(partition(0), PartitionRole::Data, records);
+    for index in 0..COORDINATORS {
+        let log = logs.remove(&coordinator(index)).unwrap_or_default();
+        world.open_as(coordinator(index), PartitionRole::ConsumerOffsets(index), log);
+    }
+    world
+}
+
+fn write(world: &mut World) -> Ticket {
+    let parts = vec![(partition(0), crate::world::batch(1, 10))];
+    world.command(Command::Produce(Produce { acks: Acks::Written, parts }))
+}
+
+/// Logs in which each of these groups has committed 100.
+fn committed_at_100(groups: usize) -> BTreeMap<PartitionId, Log> {
+    let mut world = world();
+    for number in 0..groups {
+        group(&mut world, commit(&format!("g{number}"), 100));
+    }
+    world.drain();
+    world.pass(200);
+    world.drain();
+    world.logs
+}
+
+#[test]
+fn r18_commits_above_a_cut_are_lowered_and_synced_before_the_log_grows() {
+    let mut world = after_a_cut(committed_at_100(201), 80);
+    let read = group(&mut world, fetch_offsets("g7"));
+    assert_eq!(offset(&world, read), Some(Err(GroupError::Loading)));
+    let produced = write(&mut world);
+    let appends = |world: &World| {
+        world.count(
+            |submission| matches!(submission, Submission::Append { partition: p, .. } if *p == partition(0)),
+        )
+    };
+    world.drain_but_syncs();
+    assert_eq!(appends(&world), 0, "what is lowered is not on the disk yet");
+    assert_eq!(ask_written(&mut world, "g7"), Ok(80));
+    world.drain();
+    assert_eq!(appends(&world), 1);
+    assert!(world.produced(produced).is_some_and(|parts| parts[0].is_ok()));
+    for number in [0, 7, 200] {
+        assert_eq!(ask_offset(&mut world, &format!("g{number}")), Ok(80));
+    }
+    // What is written after that waits for nothing.
+    let produced = write(&mut world);
+    world.drain_but_syncs();
+    assert!(world.produced(produced).is_some());
+    // Another power cut: they are still lowered.
+    let logs = std::mem::take(&mut world.logs);
+    let mut again = after_a_cut(logs, 81);
+    again.drain();
+    assert_eq!(ask_offset(&mut again, "g7"), Ok(80));
+}
+
+/// As [`ask_offset`], with no sync that ends.
+fn ask_written(world: &mut World, name: &str) -> Result<i64, GroupError> {
+    let ticket = group(world, fetch_offsets(name));
+    world.drain_but_syncs();
+    offset(world, ticket).expect("answered")
+}
+
+#[test]
+fn r18_a_commit_past_the_end_outlives_a_stop_in_order() {
+    let mut again = restarted(committed_at_100(1));
+    again.open(partition(0));
+    again.drain();
+    assert_eq!(ask_offset(&mut again, "g0"), Ok(100));
+    let produced = write(&mut again);
+    again.drain();
+    assert!(again.produced(produced).is_some());
+}
+
+#[test]
+fn r18_a_coordinator_partition_that_cannot_be_written_holds_up_nobody() {
+    let mut world = after_a_cut(committed_at_100(1), 80);
+    let produced = write(&mut world);
+    world.failing_appends = 1;
+    world.drain();
+    assert!(world.produced(produced).is_some_and(|parts| parts[0].is_ok()));
+    assert_eq!(ask_offset(&mut world, "g0"), Err(GroupError::NotAvailable));
+    world.pass(1_000);
+    world.drain();
+    assert_eq!(ask_offset(&mut world, "g0"), Ok(80), "by the end that the log had at the start");
 }

@@ -437,3 +437,26 @@ fn types_per_offset_in_one_range() {
     assert_eq!(w.ack_ranges("A", vec![mixed]), None);
     assert_eq!(w.fetch("B", 10), [(1, 1, 2)]);
 }
+
+#[test]
+fn what_a_parked_fetch_acknowledged_fails_with_the_append_that_it_rests_on() {
+    let mut w = World::keyed();
+    w.log("a");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    // A scan is under way, so that the fetch waits for what it may bring.
+    w.slow_disk = true;
+    w.log("b");
+    let fetch = w.send("A", &Want { acks: vec![(0, range(0, 0, ACCEPT))], wait_ms: 500, ..want(10) });
+    assert_eq!(w.waiting(), 2, "a scan and an append");
+    w.queue.rotate_left(1);
+    w.disk_full = true;
+    w.serve_next();
+    w.disk_full = false;
+    w.slow_disk = false;
+    w.serve();
+    let answer = w.fetched("A", fetch).expect("answered").unwrap();
+    assert_eq!(answer.parts[0].ack_error, Some(ShareError::Unavailable), "{:?}", answer.parts[0]);
+    assert_eq!(w.start(), 0, "it is not done");
+    assert_eq!(w.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(w.start(), 1);
+}

@@ -52,6 +52,14 @@ impl World {
         }
     }
 
+    /// Serves the first that waits.
+    pub(crate) fn serve_next(&mut self) {
+        if let Some(submission) = self.queue.pop_front() {
+            self.serve_one(submission);
+            self.settle();
+        }
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }

@@ -100,6 +100,20 @@ fn k19_a_parked_fetch_dies_with_its_connection() {
 }
 
 #[test]
+fn k19_a_fetch_on_an_old_connection_takes_nothing_once_its_member_speaks_on_another() {
+    let mut w = World::keyed();
+    w.fetch("A", 0);
+    let old = w.send("A", &Want { wait_ms: 60_000, bytes_min: 1_000_000, ..want(1) });
+    w.log("a a");
+    assert_eq!(w.woken("A", old), None, "not enough for it yet");
+    // Its connection is lost, which nobody here knows so far.
+    w.connections.remove("A");
+    w.reopen("A");
+    assert_eq!(w.fetch("A", 10), [(0, 1, 1)], "both records of the key, by one answer");
+    assert_eq!(w.woken("A", old), Some(vec![]));
+}
+
+#[test]
 fn k19_a_lost_answer_frees_its_records_at_once() {
     let mut w = World::keyed();
     w.written_at_once = false;

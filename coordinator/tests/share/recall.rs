@@ -46,3 +46,46 @@ fn a_fetch_tells_what_nobody_told_before() {
     assert_eq!(part.recalled[0].delivery, delivery);
     assert_eq!(part.high_watermark, Offset(3));
 }
+
+/// A holds both records of a key, and its share-partition was just loaded anew: nobody knows yet whose key they are.
+fn reloaded(want: &Want) -> World {
+    let mut w = World::keyed();
+    w.log("a b a");
+    assert_eq!(w.fetch_with("A", want).unwrap(), [(0, 2, 1)]);
+    w.disk_full = true;
+    w.slow_disk = true;
+    let failed = w.send_acks(
+        "A",
+        vec![AckRange { delivery: delivery(&w, want), ..range(1, 1, RELEASE) }],
+        None,
+        want.key_share.is_some(),
+    );
+    w.serve_next();
+    w.disk_full = false;
+    assert!(w.replies.contains_key(&failed), "the append failed");
+    w.serve_next();
+    w
+}
+
+fn delivery(w: &World, want: &Want) -> Option<coordinator::command::DeliveryNumber> {
+    want.key_share.map(|_| w.deliveries[&("A".to_owned(), 0)])
+}
+
+#[test]
+fn k04_a_release_before_a_reload_has_found_the_keys_recalls_too() {
+    for want in [want(10), numbered(10)] {
+        let mut w = reloaded(&want);
+        let release = AckRange { delivery: delivery(&w, &want), ..range(0, 0, RELEASE) };
+        w.send_acks("A", vec![release], None, want.key_share.is_some());
+        w.slow_disk = false;
+        w.serve();
+        let accept = AckRange { delivery: delivery(&w, &want), ..range(2, 2, ACCEPT) };
+        let late = w.acknowledge("A", vec![accept], None, want.key_share.is_some());
+        assert!(late.is_ok());
+        let got = w.fetch_with("A", &want).unwrap();
+        assert!(
+            got.contains(&(0, 0, 2)) && got.iter().any(|got| got.1 == 2),
+            "both come again, in order: {got:?}"
+        );
+    }
+}

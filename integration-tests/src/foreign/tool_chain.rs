@@ -29,12 +29,14 @@ pub enum ToolChain {
     Node,
     /// kcat, on the system's librdkafka.
     Kcat,
+    /// strace, which shows the system calls of a broker.
+    Strace,
 }
 
 /// A tool chain that is ready.
 #[derive(Clone, Debug)]
 pub struct Installed {
-    /// Folder that `setup.sh` filled; for kcat the folder of the program.
+    /// Folder that `setup.sh` filled; for programs of the system the folder of the program.
     pub dir: PathBuf,
 }
 
@@ -48,6 +50,7 @@ impl ToolChain {
             Self::Go => &["go"],
             Self::Node => &["node", "npm"],
             Self::Kcat => &["kcat"],
+            Self::Strace => &["strace"],
         }
     }
 
@@ -60,7 +63,7 @@ impl ToolChain {
             Self::Python => Some("python"),
             Self::Go => Some("go"),
             Self::Node => Some("node"),
-            Self::Kcat => None,
+            Self::Kcat | Self::Strace => None,
         }
     }
 }

@@ -84,14 +84,16 @@ impl Node {
         let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
         let data_dir = DataDir::open(Arc::clone(&disk))?;
         let metadata = Metadata::open(&disk)?;
-        let boot: Boot = metadata.begin_boot(data_dir.was_clean())?;
+        let clean = data_dir.was_clean();
+        let boot: Boot = metadata.begin_boot(clean)?;
         let mut logs = Logs::open(data_dir, Options::default(), boot)?;
-        let mut inbox = vec![Input::Fact(Fact::Topics(Arc::new(TopicImage {
+        let mut inbox: Vec<_> = (!clean).then_some(Input::Fact(Fact::UncleanStop)).into_iter().collect();
+        inbox.push(Input::Fact(Fact::Topics(Arc::new(TopicImage {
             topics: BTreeMap::from([
                 (Arc::from(TOPIC), (TOPIC_ID, plan.partitions)),
                 (Arc::from(CONSUMER_OFFSETS), (OFFSETS_ID, 1)),
             ]),
-        })))];
+        }))));
         let config = LogConfig {
             segment_bytes: plan.segment_bytes,
             index_interval_bytes: 200,

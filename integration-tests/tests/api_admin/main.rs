@@ -5,6 +5,7 @@ mod cluster;
 mod configs;
 mod effects;
 mod groups;
+mod log_dirs;
 mod offsets;
 mod producers;
 mod support;

@@ -5,9 +5,10 @@ use kafka_wire_core::StrBytes;
 use super::{Field, blob, boolean, fixed, optional, primitives, structs, text};
 use crate::wire::{
     create_partitions_request, create_topics_request, delete_records_request, delete_topics_request,
-    describe_configs_request, describe_share_group_offsets_request, describe_topic_partitions_request,
-    incremental_alter_configs_request, join_group_request, leave_group_request, list_offsets_request,
-    metadata_request, offset_commit_request, offset_fetch_request, sync_group_request,
+    describe_configs_request, describe_log_dirs_request, describe_share_group_offsets_request,
+    describe_topic_partitions_request, incremental_alter_configs_request, join_group_request,
+    leave_group_request, list_offsets_request, metadata_request, offset_commit_request,
+    offset_delete_request, offset_fetch_request, offset_for_leader_epoch_request, sync_group_request,
 };
 
 const INT8: Field = fixed(1);
@@ -149,6 +150,25 @@ pub(crate) const CREATE_PARTITIONS: &[Field] = &[
     ]),
     INT32,
     boolean(),
+];
+
+pub(crate) const OFFSET_FOR_LEADER_EPOCH: &[Field] = &[
+    INT32.since(3),
+    structs::<offset_for_leader_epoch_request::OffsetForLeaderTopic>(&[
+        text(),
+        structs::<offset_for_leader_epoch_request::OffsetForLeaderPartition>(&[INT32, INT32, INT32]),
+    ]),
+];
+
+pub(crate) const DESCRIBE_LOG_DIRS: &[Field] =
+    &[structs::<describe_log_dirs_request::DescribableLogDirTopic>(&[text(), INT32S]).nullable()];
+
+pub(crate) const OFFSET_DELETE: &[Field] = &[
+    text(),
+    structs::<offset_delete_request::OffsetDeleteRequestTopic>(&[
+        text(),
+        structs::<offset_delete_request::OffsetDeleteRequestPartition>(&[INT32]),
+    ]),
 ];
 
 pub(crate) const DELETE_GROUPS: &[Field] = &[TEXTS];

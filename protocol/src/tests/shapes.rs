@@ -68,6 +68,7 @@ const UNKNOWN_TO_SECOND_LIBRARY: &[(ApiKey, i16)] = &[
     (ApiKey::OffsetCommit, 10),
     (ApiKey::OffsetFetch, 10),
     (ApiKey::ApiVersions, 5),
+    (ApiKey::DescribeLogDirs, 5),
     (ApiKey::DeleteGroups, 3),
     (ApiKey::ShareFetch, 2),
     (ApiKey::ShareAcknowledge, 2),

@@ -89,7 +89,8 @@ impl OffsetIndex {
     }
 }
 
-fn decode(entry: &[u8; ENTRY_BYTES]) -> (u32, u64) {
+/// Relative last offset and position.
+pub(crate) fn decode(entry: &[u8; ENTRY_BYTES]) -> (u32, u64) {
     let [a, b, c, d, e, f, g, h] = *entry;
     (u32::from_be_bytes([a, b, c, d]), u64::from(u32::from_be_bytes([e, f, g, h])))
 }

@@ -71,7 +71,8 @@ impl TimeIndex {
     }
 }
 
-fn decode(entry: &[u8; ENTRY_BYTES]) -> (i64, u32) {
+/// Timestamp and relative offset.
+pub(crate) fn decode(entry: &[u8; ENTRY_BYTES]) -> (i64, u32) {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = *entry;
     (i64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
 }

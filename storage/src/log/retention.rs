@@ -1,7 +1,7 @@
 //! Moving the log start: DeleteRecords, and retention by time and size (Kafka's `UnifiedLog.deleteOldSegments`).
 //!
-//! Two steps, so that deleted records never rise again: the caller writes the new log start down between deciding
-//! and unlinking.
+//! Three steps, so that deleted records never rise again and a refused deletion changes nothing: the caller writes the
+//! new log start down between deciding and moving, and unlinks last.
 
 use records::ids::Offset;
 
@@ -9,31 +9,34 @@ use super::PartitionLog;
 use crate::error::{DeleteError, IoContext, StorageError};
 
 impl PartitionLog {
-    /// Moves the log start to `to`; at or below the present start it does nothing. Files go with
-    /// [`PartitionLog::remove_segments_below_start`].
-    pub(crate) fn move_start(&mut self, to: Offset) -> Result<Offset, DeleteError> {
+    /// Whether the log start may move to `to`, and would: at or below the present start it stays.
+    pub(crate) fn check_start(&self, to: Offset) -> Result<bool, DeleteError> {
         if to < Offset::ZERO || to > self.end {
             return Err(DeleteError::OutOfRange { to, end: self.end });
         }
-        if to > self.log_start {
-            self.log_start = to;
-            self.epochs.truncate_from(to);
-            self.cursors.retain(|cursor| cursor.offset >= to);
-        }
-        Ok(self.log_start)
+        Ok(to > self.log_start)
     }
 
-    /// Moves the log start over the segments that are past their time or beyond the size; by whole segments. True
-    /// when it moved.
-    pub(crate) fn apply_retention(&mut self, now_ms: i64) -> Result<bool, StorageError> {
+    /// Moves the log start to `to`, which [`PartitionLog::check_start`] or [`PartitionLog::retained_from`] allowed.
+    /// Files go with [`PartitionLog::remove_segments_below_start`].
+    pub(crate) fn move_start(&mut self, to: Offset) {
+        debug_assert!(self.log_start < to && to <= self.end, "the log start moves on, within the log");
+        self.log_start = to;
+        self.epochs.truncate_from(to);
+        self.cursors.retain(|cursor| cursor.offset >= to);
+    }
+
+    /// Where the log will start without the segments that are past their time or beyond the size; `None` when none
+    /// is.
+    pub(crate) fn retained_from(&mut self, now_ms: i64) -> Result<Option<Offset>, StorageError> {
         if !self.config.delete || self.poisoned {
-            return Ok(false);
+            return Ok(None);
         }
         let expired = self.expired_segments(now_ms)?;
         let oversize = self.oversize_segments();
         let count = expired.max(oversize);
         if count == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         if count == self.segments.len() {
             // All of it is due, the active segment too: what is appended next needs a new one.
@@ -41,14 +44,7 @@ impl PartitionLog {
             self.changed = true;
         }
         let start = self.segments[count].base();
-        if start <= self.log_start {
-            return Ok(false);
-        }
-        self.move_start(start).map_err(|error| match error {
-            DeleteError::Storage(error) => error,
-            DeleteError::OutOfRange { .. } => unreachable!("a segment begins at or below the log's end"),
-        })?;
-        Ok(true)
+        Ok((start > self.log_start).then_some(start))
     }
 
     /// How many segments from the front are older than `retention.ms`, by their highest timestamp.

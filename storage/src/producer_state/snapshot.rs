@@ -72,7 +72,7 @@ pub(crate) fn decode(mut file: &[u8]) -> Option<ProducerState> {
         }
         producers.insert(id, Producer { epoch, coordinator_epoch, timestamp, batches });
     }
-    Some(ProducerState { producers })
+    Some(ProducerState { producers, ..ProducerState::default() })
 }
 
 /// The `.producers` file: of each producer all remembered batches.

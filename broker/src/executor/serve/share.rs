@@ -8,7 +8,7 @@ use coordinator::io::{
 use records::ids::{Offset, PartitionId};
 use storage::{Logs, Metadata, SelectError};
 
-use super::{io_error, read_error};
+use super::trouble::{io_error, metadata_error, read_error, tell};
 use crate::executor::Data;
 
 pub(super) fn scan(
@@ -18,7 +18,8 @@ pub(super) fn scan(
     upper: Offset,
     bytes_max: u64,
 ) -> Result<Scanned, IoError> {
-    let scan = logs.scan(partition, from, bytes_max, upper).map_err(|error| read_error(&error))?;
+    let scan =
+        logs.scan(partition, from, bytes_max, upper).map_err(|error| read_error(logs, partition, &error))?;
     let batches = scan
         .batches
         .into_iter()
@@ -26,13 +27,19 @@ pub(super) fn scan(
             base: batch.base,
             last: batch.last,
             bytes: batch.bytes,
-            kind: kind(partition, batch.base, batch.last, batch.kind),
+            kind: kind(logs, partition, batch.base, batch.last, batch.kind),
         })
         .collect();
     Ok(Scanned { batches, next: scan.next })
 }
 
-fn kind(partition: PartitionId, base: Offset, last: Offset, kind: storage::ScannedKind) -> ScannedKind {
+fn kind(
+    logs: &Logs,
+    partition: PartitionId,
+    base: Offset,
+    last: Offset,
+    kind: storage::ScannedKind,
+) -> ScannedKind {
     match kind {
         storage::ScannedKind::Data(records) => ScannedKind::Data(
             records
@@ -42,7 +49,7 @@ fn kind(partition: PartitionId, base: Offset, last: Offset, kind: storage::Scann
         ),
         storage::ScannedKind::Control => ScannedKind::Control,
         storage::ScannedKind::Corrupt(reason) => {
-            tracing::error!(?partition, "stored batch {base} to {last} is damaged: {reason}");
+            tell(logs, partition, &format_args!("stored batch {base} to {last} is damaged: {reason}"));
             ScannedKind::Corrupt
         }
     }
@@ -57,13 +64,13 @@ pub(super) fn build(
         .map(|(partition, ranges)| match logs.select(*partition, ranges) {
             Ok(batches) => Ok(Data::Memory(batches)),
             Err(SelectError::Corrupt { first, last, reason }) => {
-                tracing::error!(?partition, "stored batch {first} to {last} is damaged: {reason}");
+                tell(logs, *partition, &format_args!("stored batch {first} to {last} is damaged: {reason}"));
                 Err(BuildError::Corrupt { first, last })
             }
             // What was scanned and is no longer there cannot be delivered, as little as a damaged batch.
             Err(SelectError::Missing(offset)) => Err(BuildError::Corrupt { first: offset, last: offset }),
             Err(SelectError::Gone { log_start }) => Err(BuildError::Gone(log_start)),
-            Err(SelectError::Read(error)) => Err(BuildError::Io(read_error(&error))),
+            Err(SelectError::Read(error)) => Err(BuildError::Io(read_error(logs, *partition, &error))),
         })
         .collect()
 }
@@ -74,8 +81,9 @@ pub(super) fn open(
     group: &str,
     partition: PartitionId,
 ) -> Result<ShareState, IoError> {
-    let number = metadata.group_number(group).map_err(|error| io_error(&error))?;
-    let (facts, replay) = logs.open_events(partition, number).map_err(|error| io_error(&error))?;
+    let number = metadata.group_number(group).map_err(|error| metadata_error(&error))?;
+    let (facts, replay) =
+        logs.open_events(partition, number).map_err(|error| io_error(logs, partition, &error))?;
     let current = epoch(logs, partition)?;
     let stored = |(written, bytes): (i32, Bytes)| {
         let void_from = if written == current { Offset::MAX } else { end_of(logs, partition, written)? };
@@ -91,7 +99,7 @@ pub(super) fn open(
 
 /// Where the log of an earlier life ends: what was written under its epoch is void from there on.
 fn end_of(logs: &Logs, partition: PartitionId, epoch: i32) -> Result<Offset, IoError> {
-    let end = logs.epoch_end_offset(partition, epoch).map_err(|error| io_error(&error))?;
+    let end = logs.epoch_end_offset(partition, epoch).map_err(|error| io_error(logs, partition, &error))?;
     Ok(end.map_or(Offset::MAX, |(_, end)| end))
 }
 
@@ -101,8 +109,9 @@ pub(super) fn append(
     events: &[Bytes],
 ) -> Result<EventsAppended, IoError> {
     let epoch = epoch(logs, state.partition)?;
-    let bytes_since_snapshot =
-        logs.append_events(state.partition, state.group, epoch, events).map_err(|error| io_error(&error))?;
+    let bytes_since_snapshot = logs
+        .append_events(state.partition, state.group, epoch, events)
+        .map_err(|error| io_error(logs, state.partition, &error))?;
     Ok(EventsAppended { bytes_since_snapshot })
 }
 
@@ -112,7 +121,8 @@ pub(super) fn write_snapshot(
     snapshot: &[u8],
 ) -> Result<EventsAppended, IoError> {
     let epoch = epoch(logs, state.partition)?;
-    logs.write_snapshot(state.partition, state.group, epoch, snapshot).map_err(|error| io_error(&error))?;
+    logs.write_snapshot(state.partition, state.group, epoch, snapshot)
+        .map_err(|error| io_error(logs, state.partition, &error))?;
     Ok(EventsAppended { bytes_since_snapshot: 0 })
 }
 
@@ -127,9 +137,9 @@ pub(super) fn delete(
         Some(partition) => vec![partition],
         None => logs.partitions_with_events(number),
     };
-    partitions
-        .into_iter()
-        .try_for_each(|partition| logs.delete_events(partition, number).map_err(|error| io_error(&error)))
+    partitions.into_iter().try_for_each(|partition| {
+        logs.delete_events(partition, number).map_err(|error| io_error(logs, partition, &error))
+    })
 }
 
 pub(super) fn list(logs: &mut Logs, metadata: &Metadata, group: &str) -> Result<Vec<PartitionId>, IoError> {
@@ -138,7 +148,7 @@ pub(super) fn list(logs: &mut Logs, metadata: &Metadata, group: &str) -> Result<
 
 /// The group's number, if it has one: asking gives it none.
 fn number(metadata: &Metadata, group: &str) -> Result<Option<u64>, IoError> {
-    Ok(metadata.group_numbers().map_err(|error| io_error(&error))?.get(group).copied())
+    Ok(metadata.group_numbers().map_err(|error| metadata_error(&error))?.get(group).copied())
 }
 
 fn epoch(logs: &Logs, partition: PartitionId) -> Result<i32, IoError> {

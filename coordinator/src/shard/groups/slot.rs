@@ -48,6 +48,8 @@ pub(super) enum Held {
     Deleted(Ticket, Arc<str>),
     /// The group could not be deleted.
     NotDeleted(Ticket, GroupError),
+    /// Commits of this coordinator partition beyond their logs are lowered; they must be synced.
+    Lowered(i32),
 }
 
 impl Slot {

@@ -54,7 +54,7 @@ impl<S: Slice> ShareMachine<S> {
                     self.dirty.insert(part);
                 }
             }
-            Fact::PartitionOpened { .. } | Fact::Topics(_) => {}
+            Fact::UncleanStop | Fact::PartitionOpened { .. } | Fact::Topics(_) => {}
         }
     }
 
@@ -70,7 +70,7 @@ impl<S: Slice> ShareMachine<S> {
             LeftBy::SessionTimeout => self.end_session(now, number),
             LeftBy::Heartbeat => {
                 let order = self.group(self.members[&number].group).config.order;
-                self.give_way_to_own(number);
+                self.give_way_to_own(number, None);
                 if order == ShareOrder::Key && self.members[&number].session.is_none() {
                     return self.end_session(now, number);
                 }

@@ -9,6 +9,7 @@ use super::{Op, Part, PartState, ShareMachine, Timer};
 use crate::command::OffsetQuery;
 use crate::io::{FoundRecord, IoError, OpId, ShareState, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
+use crate::share::acknowledge::Acknowledged;
 use crate::share::holders::Survivor;
 use crate::share::member::Loss;
 use crate::share::partition::SharePartition;
@@ -169,6 +170,7 @@ impl<S: Slice> ShareMachine<S> {
             PartState::Open(open) => open.survivors(ended, |delivery| known.contains(&delivery)),
             _ => BTreeMap::new(),
         };
+        let part_id = part.id;
         part.generation += 1;
         part.scanning = false;
         part.waiting.clear();
@@ -183,11 +185,7 @@ impl<S: Slice> ShareMachine<S> {
                 self.impatient(ask);
             }
         }
-        // Grants of fetches that are not answered yet went with the memory.
-        for ask in self.asks.values_mut() {
-            ask.grants.remove(&number);
-        }
-        self.fail_answers(now, number, ShareError::Unavailable, out);
+        self.fail_requests(now, number, part_id, ShareError::Unavailable, out);
     }
 
     /// Reads a share-partition again whose events the disk refused.
@@ -231,10 +229,25 @@ impl<S: Slice> ShareMachine<S> {
         self.timers.set(Timer::Sync(number), None);
         self.timers.set(Timer::Reload(number), None);
         self.dirty.remove(&number);
+        self.fail_requests(now, number, part.id, ShareError::UnknownPartition, out);
+        self.wake_describes(number);
+    }
+
+    /// Memory of a share-partition is gone, and with it what was granted and acknowledged in it without being answered.
+    fn fail_requests(
+        &mut self,
+        now: Now,
+        number: u32,
+        partition: PartitionId,
+        error: ShareError,
+        out: &mut Outbox<S>,
+    ) {
         for ask in self.asks.values_mut() {
             ask.grants.remove(&number);
+            if let Some(acked) = ask.acked.get_mut(&partition) {
+                *acked = Acknowledged::failed(error, acked.results.len());
+            }
         }
-        self.fail_answers(now, number, ShareError::UnknownPartition, out);
-        self.wake_describes(number);
+        self.fail_answers(now, number, error, out);
     }
 }

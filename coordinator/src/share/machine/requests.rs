@@ -66,7 +66,7 @@ impl<S: Slice> ShareMachine<S> {
         if let Some(terms) = fetch.key_share {
             self.member_mut(member).stops_at_disconnect = terms.stops_at_disconnect;
         }
-        self.give_way_to_own(member);
+        self.give_way_to_own(member, Some(fetch.connection));
         let terms = Terms { renew: fetch.renew, numbered: fetch.key_share.is_some() };
         let acks: Vec<(PartitionId, &[AckRange])> = fetch
             .parts
@@ -177,6 +177,7 @@ impl<S: Slice> ShareMachine<S> {
             acked,
             grants: BTreeMap::new(),
             patience,
+            withdrawn: false,
         };
         self.asks.insert(number, ask);
     }
@@ -214,7 +215,7 @@ impl<S: Slice> ShareMachine<S> {
             Ok(found) => found,
             Err(error) => return out.reply(ticket, Reply::ShareAcknowledged(Err(error))),
         };
-        self.give_way_to_own(member);
+        self.give_way_to_own(member, Some(request.connection));
         let terms = Terms { renew: request.renew, numbered: request.key_share };
         let acks: Vec<(PartitionId, &[AckRange])> =
             request.parts.iter().map(|(partition, ranges)| (*partition, &ranges[..])).collect();
@@ -344,13 +345,17 @@ impl<S: Slice> ShareMachine<S> {
                 part.interested.remove(&member);
             }
         }
-        self.give_way_to_own(member);
+        self.give_way_to_own(member, None);
     }
 
-    /// A newer request of the member is here: what is parked for it is answered.
-    pub(super) fn give_way_to_own(&mut self, member: u32) {
+    /// A newer request of the member is here: what is parked for it is answered. What is parked on another connection
+    /// gets nothing more: its answer could be overtaken by one with later records of the same keys.
+    pub(super) fn give_way_to_own(&mut self, member: u32, connection: Option<ConnectionId>) {
         for number in self.member_mut(member).asks.clone() {
             self.impatient(number);
+            if let Some(ask) = self.asks.get_mut(&number) {
+                ask.withdrawn |= connection != Some(ask.connection);
+            }
         }
     }
 

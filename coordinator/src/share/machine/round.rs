@@ -109,7 +109,7 @@ impl<S: Slice> ShareMachine<S> {
     /// Whether a fetch takes part: it has room, and there is enough for it to be worth an answer.
     fn may_take(&self, now: Now, number: u64) -> bool {
         let Some(ask) = self.asks.get(&number) else { return false };
-        if ask.budget.is_spent() || self.members[&ask.member].left_until.is_some() {
+        if ask.withdrawn || ask.budget.is_spent() || self.members[&ask.member].left_until.is_some() {
             return false;
         }
         let Ok(bytes_min) = u64::try_from(ask.bytes_min) else { return true };
@@ -203,7 +203,7 @@ impl<S: Slice> ShareMachine<S> {
         let Some(open) = part.open_mut() else { return };
         match result {
             Ok(scanned) => {
-                open.scanned(&scanned);
+                open.scanned(&scanned, now);
                 self.dirty.insert(number);
             }
             Err(IoError::OutOfRange) => {
@@ -212,12 +212,19 @@ impl<S: Slice> ShareMachine<S> {
                     open.log_started(start);
                     self.dirty.insert(number);
                 } else {
-                    self.timers.set(Timer::Part(number), Some(now.mono + SCAN_RETRY));
+                    self.scan_later(now, number);
                 }
             }
             // Tried again when something else happens to this share-partition, and soon in any case.
-            Err(_) => self.timers.set(Timer::Part(number), Some(now.mono + SCAN_RETRY)),
+            Err(_) => self.scan_later(now, number),
         }
+    }
+
+    /// Looks at a share-partition again in a while, or when its first lock or wait ends.
+    fn scan_later(&mut self, now: Now, number: u32) {
+        let own = self.parts.get(&number).and_then(Part::open).and_then(SharePartition::next_deadline);
+        let retry = now.mono + SCAN_RETRY;
+        self.timers.set(Timer::Part(number), Some(own.map_or(retry, |own| own.min(retry))));
     }
 
     /// Hands a share-partition's events to the executor: one append at a time, so that a failed one leaves nothing

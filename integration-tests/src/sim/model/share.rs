@@ -58,6 +58,9 @@ pub(super) struct Share {
     pub(super) unsynced_since: Option<Mono>,
     /// Until then the broker may know of grants that were never answered.
     pub(super) ghosts_until: Mono,
+    /// The state was read back, and perhaps not all of the log that it speaks of: whose key a record in hands is may not
+    /// be known.
+    keys_unknown: bool,
 }
 
 impl Share {
@@ -75,6 +78,7 @@ impl Share {
             done_below: 0,
             unsynced_since: None,
             ghosts_until: Mono::default(),
+            keys_unknown: false,
         }
     }
 
@@ -184,6 +188,7 @@ impl Share {
 
     /// Takes back what was not written; what came back into hands by that is in doubt.
     pub(super) fn take_back_unwritten(&mut self) {
+        self.keys_unknown = true;
         self.done_below = 0;
         let journal = std::mem::take(&mut self.journal);
         let count = journal.len() as u64;
@@ -199,7 +204,8 @@ impl Share {
                 if let Some(hold) = &mut record.hold {
                     hold.doubt = true;
                     (hold.doubted, hold.failed) = (false, false);
-                    hold.lock_end = None;
+                    // What took it back may take it back again at once: its holder's session is over, say.
+                    (hold.lock_end, hold.sure_until) = (None, Mono::default());
                 }
                 self.put(change.offset, record);
             }
@@ -308,6 +314,8 @@ impl Share {
 
     /// A record was granted, as an answer says.
     pub(super) fn granted(&mut self, offset: i64, hold: Hold, fails: u16) {
+        // Nothing is granted before the leftovers of a reload are known.
+        self.keys_unknown = false;
         self.change(offset, true, |record| {
             *record = Record { fails: (fails, fails), hold: Some(hold), ..Record::default() };
         });
@@ -369,7 +377,7 @@ impl Share {
         let Some(offsets) = log.keys.get(&key) else { return };
         for &later in offsets.range(offset + 1..) {
             let Some(hold) = self.record(later).hold else { continue };
-            let sure = surely == Tri::Yes && !hold.doubt;
+            let sure = surely == Tri::Yes && !hold.doubt && !self.keys_unknown;
             self.change(later, false, |record| {
                 let Some(hold) = &mut record.hold else { return };
                 match (hold.numbered, sure) {
@@ -427,6 +435,8 @@ impl Share {
                         hold.sure_until =
                             hold.lock_end.take().unwrap_or(hold.sure_until).min(hold.sure_until);
                         hold.doubt = true;
+                        // Where it was renewed, it has another end, which may count.
+                        (hold.restarted, hold.doubted) = (false, false);
                     }
                 });
             }

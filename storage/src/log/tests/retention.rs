@@ -104,12 +104,32 @@ fn nothing_is_deleted_without_the_policy_or_the_limits() {
 }
 
 #[test]
-fn a_log_start_that_could_not_be_written_is_written_before_the_next_answer() {
+fn a_refused_deletion_changes_nothing() {
     let mut world = World::new(1);
     world.append(batch(20)).unwrap();
     world.sim.fail_writes(1);
     assert!(world.logs().delete_records(partition(0), Offset(13)).is_err());
-    assert_eq!(world.logs().delete_records(partition(0), Offset(7)).unwrap(), Offset(13));
+    assert_eq!(world.facts().log_start, Offset(0));
+    assert_eq!(world.logs().delete_records(partition(0), Offset(7)).unwrap(), Offset(7));
     world.kill();
-    assert_eq!(world.facts().log_start, Offset(13));
+    assert_eq!(world.facts().log_start, Offset(7));
+}
+
+#[test]
+fn retention_makes_space_on_a_full_disk() {
+    let mut world =
+        World::with(1, LogConfig { segment_bytes: 1100, retention_bytes: 3000, ..LogConfig::default() });
+    for _ in 0..60 {
+        world.append(batch(2)).unwrap();
+    }
+    world.sync();
+    world.sim.set_capacity(world.sim.used());
+    assert!(world.append(batch(200)).is_err());
+    assert_eq!(world.logs().enforce_retention(NOW).unwrap(), [partition(0)]);
+    let start = world.facts().log_start;
+    assert!(start > Offset(0));
+    world.append(batch(2)).unwrap();
+    world.sync();
+    world.power_cut();
+    assert_eq!((world.facts().log_start, world.facts().end), (start, Offset(122)));
 }

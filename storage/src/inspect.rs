@@ -1,0 +1,204 @@
+//! A look at a partition directory from outside: what is in it, and whether every promise about its files holds.
+//!
+//! It only reads, takes no lock, and needs no opened log, so a data directory can be looked at that a broker cannot
+//! open. On the directory of a broker that runs, what is just being written can look torn.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use records::ids::{Offset, TopicId};
+
+use crate::checkpoints;
+use crate::disk::{Disk, join};
+use crate::error::{IoContext, StorageError};
+use crate::log::stored_topic_id;
+use crate::logs::parse_directory;
+use crate::options::BATCH_HEADER_BYTES;
+use crate::segment::{base_of, file_name};
+use crate::walk::{Step, Walk};
+
+/// Bytes of a log read at once.
+const WINDOW_BYTES: usize = 1024 * 1024;
+/// Findings told of one partition; what is beyond is counted.
+pub const FINDINGS_MAX: usize = 100;
+
+/// How closely to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Names, lengths and batch headers.
+    Describe,
+    /// Every byte: CRCs, records, indexes, snapshots, checkpoints, share state.
+    Verify,
+}
+
+/// A file, a place in it, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, relative to the data directory.
+    pub path: String,
+    /// Byte position; `None` where it concerns the file as a whole.
+    pub position: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// One segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentReport {
+    /// Its base offset.
+    pub base: Offset,
+    /// The offset behind its last batch.
+    pub end: Offset,
+    /// Bytes of its log file.
+    pub bytes: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Records, as the batch headers count them by their offsets; with [`Depth::Verify`] those that are there.
+    pub records: u64,
+    /// Highest timestamp, milliseconds; −1 for none.
+    pub max_timestamp: i64,
+}
+
+/// One partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// Topic name.
+    pub topic: String,
+    /// Partition index.
+    pub partition: i32,
+    /// The topic's id, where the directory tells it.
+    pub topic_id: Option<TopicId>,
+    /// Where the log starts: the checkpoint, or the first segment.
+    pub log_start: Offset,
+    /// The offset behind the last batch.
+    pub end: Offset,
+    /// Below it everything was synced when the checkpoint was written.
+    pub recovery_point: Offset,
+    /// Its segments, ascending.
+    pub segments: Vec<SegmentReport>,
+    /// Share groups that have state beside it, by number, with the bytes of their files.
+    pub share_state: Vec<(u64, u64)>,
+    /// What is wrong; at most [`FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    /// Findings beyond that.
+    pub findings_more: u64,
+}
+
+/// The partitions of a data directory, by topic and index.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub fn partitions(disk: &dyn Disk) -> Result<Vec<(String, i32)>, StorageError> {
+    let mut found: Vec<(String, i32)> = disk
+        .list("")
+        .doing("list", "the data directory")?
+        .into_iter()
+        .filter(|entry| entry.is_dir)
+        .filter_map(|entry| parse_directory(&entry.name).map(|(topic, index)| (topic.to_owned(), index)))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Looks at one partition.
+///
+/// # Errors
+/// When the disk fails; what is wrong with the files is in the report.
+pub fn inspect(
+    disk: &Arc<dyn Disk>,
+    topic: &str,
+    partition: i32,
+    depth: Depth,
+) -> Result<PartitionReport, StorageError> {
+    let directory = format!("{topic}-{partition}");
+    let name = (topic.to_owned(), partition);
+    let of = |file| Ok::<_, StorageError>(checkpoints::read(&**disk, file)?.get(&name).copied());
+    let mut report = PartitionReport {
+        topic: topic.to_owned(),
+        partition,
+        topic_id: stored_topic_id(&**disk, &directory)?,
+        log_start: of(checkpoints::LOG_START)?.unwrap_or(Offset::ZERO),
+        end: Offset::ZERO,
+        recovery_point: of(checkpoints::RECOVERY_POINT)?.unwrap_or(Offset::ZERO),
+        segments: Vec::new(),
+        share_state: Vec::new(),
+        findings: Vec::new(),
+        findings_more: 0,
+    };
+    let cleaned = of(checkpoints::CLEANED)?.unwrap_or(Offset::ZERO);
+    check::partition(disk, &directory, cleaned, depth, &mut report)?;
+    Ok(report)
+}
+
+/// One batch of a log file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DumpedBatch {
+    /// The segment's base offset.
+    pub segment: Offset,
+    /// Position in its log file.
+    pub position: u64,
+    /// The whole batch.
+    pub bytes: Bytes,
+}
+
+/// Hands every batch from the one that holds `from` on to `visit`, until it answers false or the log ends.
+///
+/// # Errors
+/// [`StorageError::Damaged`] where no batch stands; or what the disk says.
+pub fn dump(
+    disk: &Arc<dyn Disk>,
+    topic: &str,
+    partition: i32,
+    from: Offset,
+    mut visit: impl FnMut(DumpedBatch) -> bool,
+) -> Result<(), StorageError> {
+    let directory = format!("{topic}-{partition}");
+    let bases = bases(&**disk, &directory)?;
+    let first = bases.partition_point(|base| *base <= from).saturating_sub(1);
+    for &segment in bases.iter().skip(first) {
+        let path = join(&directory, &file_name(segment, ".log"));
+        let file = disk.open(&path).doing("open", &path)?;
+        let len = file.len().doing("measure", &path)?;
+        let mut walk = Walk::new(&file, 0, len, WINDOW_BYTES);
+        loop {
+            match walk.step().doing("read", &path)? {
+                Step::End => break,
+                Step::Batch(header, _) if header.next() <= from => {}
+                Step::Batch(header, position) => {
+                    let mut bytes = vec![0; usize::try_from(header.size).unwrap_or(BATCH_HEADER_BYTES)];
+                    file.read_exact_at(&mut bytes, position).doing("read", &path)?;
+                    if !visit(DumpedBatch { segment, position, bytes: bytes.into() }) {
+                        return Ok(());
+                    }
+                }
+                Step::Broken(reason) => {
+                    let reason = format!("at byte {}: {reason}", walk.position());
+                    return Err(StorageError::Damaged { path, reason });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Base offsets of a directory's segments, ascending.
+fn bases(disk: &dyn Disk, directory: &str) -> Result<Vec<Offset>, StorageError> {
+    let entries = disk.list(directory).doing("list", directory)?;
+    let mut bases: Vec<Offset> = entries.iter().filter_map(|entry| base_of(&entry.name, ".log")).collect();
+    bases.sort_unstable();
+    Ok(bases)
+}
+
+impl PartitionReport {
+    fn find(&mut self, path: &str, position: Option<u64>, what: impl Into<String>) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(Finding { path: path.to_owned(), position, what: what.into() });
+        } else {
+            self.findings_more += 1;
+        }
+    }
+}

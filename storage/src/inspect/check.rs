@@ -1,0 +1,280 @@
+//! The checks: log files first, then everything that is derived from them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use records::BatchView;
+use records::ids::Offset;
+
+use super::{Depth, PartitionReport, SegmentReport, WINDOW_BYTES, bases};
+use crate::batch_header::BatchHeader;
+use crate::disk::{Disk, DiskFile, join};
+use crate::error::{IoContext, StorageError};
+use crate::event_log;
+use crate::index::{offset, time};
+use crate::leader_epochs::LeaderEpochs;
+use crate::options::Options;
+use crate::producer_state::snapshot;
+use crate::segment::{base_of, file_name};
+use crate::walk::{Step, Walk, follows};
+
+/// Where a batch ends: by its position, its last offset and the highest timestamp up to it.
+type Ends = BTreeMap<u64, (Offset, i64)>;
+
+pub(super) fn partition(
+    disk: &Arc<dyn Disk>,
+    directory: &str,
+    cleaned: Offset,
+    depth: Depth,
+    report: &mut PartitionReport,
+) -> Result<(), StorageError> {
+    let bases = bases(&**disk, directory)?;
+    if bases.is_empty() {
+        report.find(directory, None, "there is no log file");
+    }
+    let mut expected: Option<Offset> = None;
+    let mut epoch = -1;
+    for &base in &bases {
+        let path = join(directory, &file_name(base, ".log"));
+        if expected.is_some_and(|expected| !follows(base, expected, cleaned)) {
+            let expected = expected.unwrap_or_default();
+            report.find(&path, None, format!("the segment before it ends at {expected}"));
+        }
+        let file = disk.open(&path).doing("open", &path)?;
+        let mut log = LogFile { path: &path, file: &file, base, cleaned, depth };
+        let (segment, ends) = log.walk(&mut epoch, report)?;
+        expected = Some(segment.end);
+        if depth == Depth::Verify {
+            offset_index(disk, directory, base, &ends, report)?;
+            time_index(disk, directory, base, &ends, report)?;
+        }
+        report.segments.push(segment);
+    }
+    report.end = expected.unwrap_or_default();
+    let first = bases.first().copied().unwrap_or_default();
+    report.log_start = report.log_start.max(first);
+    if report.log_start > report.end {
+        report.find(
+            directory,
+            None,
+            format!("the log starts at {}, behind its end {}", report.log_start, report.end),
+        );
+    }
+    if depth == Depth::Verify {
+        epochs(disk, directory, report)?;
+    }
+    others(disk, directory, depth, report)
+}
+
+struct LogFile<'a> {
+    path: &'a str,
+    file: &'a Arc<dyn DiskFile>,
+    base: Offset,
+    cleaned: Offset,
+    depth: Depth,
+}
+
+impl LogFile<'_> {
+    fn walk(
+        &mut self,
+        epoch: &mut i32,
+        report: &mut PartitionReport,
+    ) -> Result<(SegmentReport, Ends), StorageError> {
+        let len = self.file.len().doing("measure", self.path)?;
+        let mut segment = SegmentReport {
+            base: self.base,
+            end: self.base,
+            bytes: len,
+            batches: 0,
+            records: 0,
+            max_timestamp: -1,
+        };
+        let mut ends = Ends::new();
+        // The first batch may begin above the base offset where compaction took what was before it.
+        let mut walk = Walk::new(self.file, 0, len, WINDOW_BYTES).expecting(self.base, self.cleaned);
+        if self.depth == Depth::Verify {
+            walk = walk.checked();
+        }
+        loop {
+            match walk.step().doing("read", self.path)? {
+                Step::End => break,
+                Step::Broken(reason) => {
+                    report.find(self.path, Some(walk.position()), reason);
+                    break;
+                }
+                Step::Batch(header, position) => {
+                    if header.leader_epoch < *epoch {
+                        let what = format!("leader epoch {} stands behind {epoch}", header.leader_epoch);
+                        report.find(self.path, Some(position), what);
+                    }
+                    *epoch = header.leader_epoch.max(*epoch);
+                    segment.batches += 1;
+                    segment.records += match self.depth {
+                        Depth::Describe => u64::try_from(header.next() - header.base).unwrap_or(0),
+                        Depth::Verify => self.records(&header, position, report)?,
+                    };
+                    segment.max_timestamp = segment.max_timestamp.max(header.max_timestamp);
+                    segment.end = header.next();
+                    if self.depth == Depth::Verify {
+                        ends.insert(position, (header.last(), segment.max_timestamp));
+                    }
+                }
+            }
+        }
+        Ok((segment, ends))
+    }
+
+    /// Reads the records of a batch: how many there are.
+    fn records(
+        &self,
+        header: &BatchHeader,
+        position: u64,
+        report: &mut PartitionReport,
+    ) -> Result<u64, StorageError> {
+        let mut bytes = vec![0; usize::try_from(header.size).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut bytes, position).doing("read", self.path)?;
+        match count_records(&bytes) {
+            Ok(count) => Ok(count),
+            Err(what) => {
+                report.find(self.path, Some(position), what);
+                Ok(0)
+            }
+        }
+    }
+}
+
+fn count_records(bytes: &[u8]) -> Result<u64, String> {
+    let batch = BatchView::parse(bytes).map_err(|error| error.to_string())?;
+    let records = batch.records(Options::default().inflated_bytes_max).map_err(|error| error.to_string())?;
+    let (mut count, mut last) = (0_u64, None);
+    for record in records.iter() {
+        let record = record.map_err(|error| error.to_string())?;
+        let offset = record.offset;
+        if last.is_some_and(|last| offset <= last) || offset > batch.last_offset() {
+            return Err(format!("the record at {offset} is out of order"));
+        }
+        last = Some(offset);
+        count += 1;
+    }
+    if i64::from(batch.record_count()) != i64::try_from(count).unwrap_or(i64::MAX) {
+        return Err(format!("holds {count} records, its header says {}", batch.record_count()));
+    }
+    Ok(count)
+}
+
+/// Whole entries of an index file; `None` where there is no file.
+fn entries<const N: usize>(
+    disk: &Arc<dyn Disk>,
+    path: &str,
+    report: &mut PartitionReport,
+) -> Result<Option<Vec<[u8; N]>>, StorageError> {
+    let Some(bytes) = disk.read(path).doing("read", path)? else {
+        report.find(path, None, "is missing; it is made anew when the broker starts");
+        return Ok(None);
+    };
+    let (entries, rest) = bytes.as_chunks::<N>();
+    if !rest.is_empty() {
+        report.find(path, Some((bytes.len() - rest.len()) as u64), "ends in the middle of an entry");
+    }
+    Ok(Some(entries.to_vec()))
+}
+
+fn offset_index(
+    disk: &Arc<dyn Disk>,
+    directory: &str,
+    base: Offset,
+    ends: &Ends,
+    report: &mut PartitionReport,
+) -> Result<(), StorageError> {
+    let path = join(directory, &file_name(base, ".index"));
+    let Some(entries) = entries::<{ offset::ENTRY_BYTES }>(disk, &path, report)? else { return Ok(()) };
+    let mut before = None;
+    for (number, entry) in entries.iter().enumerate() {
+        let (relative, position) = offset::decode(entry);
+        let at = Some((number * offset::ENTRY_BYTES) as u64);
+        let named = base + i64::from(relative);
+        // What follows a wrong entry says little.
+        if before.replace((relative, position)).is_some_and(|before| (relative, position) <= before) {
+            report.find(&path, at, "entries do not ascend");
+            break;
+        }
+        if ends.get(&position).is_none_or(|(last, _)| *last != named) {
+            report.find(&path, at, format!("no batch at byte {position} ends with offset {named}"));
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn time_index(
+    disk: &Arc<dyn Disk>,
+    directory: &str,
+    base: Offset,
+    ends: &Ends,
+    report: &mut PartitionReport,
+) -> Result<(), StorageError> {
+    let path = join(directory, &file_name(base, ".timeindex"));
+    let Some(entries) = entries::<{ time::ENTRY_BYTES }>(disk, &path, report)? else { return Ok(()) };
+    let by_last: BTreeMap<Offset, i64> = ends.values().copied().collect();
+    let mut before = None;
+    for (number, entry) in entries.iter().enumerate() {
+        let (timestamp, relative) = time::decode(entry);
+        let at = Some((number * time::ENTRY_BYTES) as u64);
+        if before.replace(timestamp).is_some_and(|before| timestamp <= before) {
+            report.find(&path, at, "timestamps do not ascend");
+            break;
+        }
+        let named = base + i64::from(relative);
+        // Kafka names the record that bears the timestamp, which may stand before its batch's last.
+        let highest = by_last.range(named..).next().map(|(_, highest)| *highest);
+        if highest.is_none_or(|highest| highest < timestamp) {
+            report.find(&path, at, format!("no record up to offset {named} bears timestamp {timestamp}"));
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn epochs(disk: &Arc<dyn Disk>, directory: &str, report: &mut PartitionReport) -> Result<(), StorageError> {
+    let epochs = LeaderEpochs::read(&**disk, directory)?;
+    let path = join(directory, crate::leader_epochs::FILE);
+    if let Some(last) = epochs.last_start().filter(|start| *start > report.end) {
+        report.find(&path, None, format!("an epoch begins at {last}, behind the log's end {}", report.end));
+    }
+    Ok(())
+}
+
+/// Snapshots, share state, and what does not belong here.
+fn others(
+    disk: &Arc<dyn Disk>,
+    directory: &str,
+    depth: Depth,
+    report: &mut PartitionReport,
+) -> Result<(), StorageError> {
+    let mut state: BTreeMap<u64, u64> = BTreeMap::new();
+    for entry in disk.list(directory).doing("list", directory)? {
+        let path = join(directory, &entry.name);
+        let read =
+            || disk.read(&path).doing("read", &path).map(|bytes| Bytes::from(bytes.unwrap_or_default()));
+        if let Some(group) = event_log::name_of(&entry.name) {
+            *state.entry(group).or_default() += entry.len;
+            if depth == Depth::Verify {
+                match event_log::whole(&read()?, &path) {
+                    Ok(None) => {}
+                    Ok(Some(position)) => {
+                        report.find(&path, Some(position), "no valid frame; the tail is torn");
+                    }
+                    Err(error) => report.find(&path, None, error.to_string()),
+                }
+            }
+        } else if base_of(&entry.name, snapshot::SNAPSHOT).is_some()
+            && depth == Depth::Verify
+            && snapshot::decode(&read()?).is_none()
+        {
+            report.find(&path, None, "is no producer snapshot of version 1, or damaged");
+        }
+    }
+    report.share_state = state.into_iter().collect();
+    Ok(())
+}

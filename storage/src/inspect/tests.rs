@@ -1,0 +1,151 @@
+//! What verify finds, by breaking one thing at a time.
+
+use std::sync::Arc;
+
+use records::Codec;
+use records::ids::Offset;
+
+use super::{Depth, PartitionReport, dump, inspect, partitions};
+use crate::disk::Disk;
+use crate::testing::{NOW, World, batch, batch_of, partition, producer_batch};
+use crate::{LogConfig, StorageError};
+
+fn world() -> World {
+    let mut world =
+        World::with(1, LogConfig { segment_bytes: 1500, index_interval_bytes: 200, ..LogConfig::default() });
+    for round in 0..20 {
+        world.append(batch_of(Codec::Zstd, &[NOW + round, NOW + round + 5])).unwrap();
+        world.append(producer_batch(1, 0, round as i32 * 3, 3)).unwrap();
+    }
+    world.clean_restart();
+    world.append(batch(2)).unwrap();
+    world.clean_restart();
+    world
+}
+
+fn disk(world: &World) -> Arc<dyn Disk> {
+    Arc::clone(&world.sim) as Arc<dyn Disk>
+}
+
+fn look(world: &World, depth: Depth) -> PartitionReport {
+    inspect(&disk(world), "t", 0, depth).unwrap()
+}
+
+/// Changes one byte of a file.
+fn flip(world: &World, path: &str, position: u64) {
+    let file = world.disk().open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, position).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x40], position).unwrap();
+}
+
+fn names(world: &World, suffix: &str) -> Vec<String> {
+    let entries = world.disk().list("t-0").unwrap();
+    entries
+        .into_iter()
+        .filter(|entry| entry.name.ends_with(suffix) && entry.len > 0)
+        .map(|entry| format!("t-0/{}", entry.name))
+        .collect()
+}
+
+/// Verify finds something in this file.
+#[track_caller]
+fn found(world: &World, path: &str) {
+    let report = look(world, Depth::Verify);
+    assert!(report.findings.iter().any(|finding| finding.path == path), "{path}: {:?}", report.findings);
+}
+
+#[test]
+fn a_sound_log_has_no_findings() {
+    let mut world = world();
+    assert_eq!(partitions(&*disk(&world)).unwrap(), [("t".to_owned(), 0)]);
+    for depth in [Depth::Describe, Depth::Verify] {
+        let report = look(&world, depth);
+        assert_eq!(report.findings, []);
+        assert_eq!((report.log_start, report.end), (Offset(0), Offset(102)));
+        assert!(report.segments.len() > 2);
+        assert_eq!(report.segments.iter().map(|segment| segment.records).sum::<u64>(), 102);
+        assert_eq!(report.segments.iter().map(|segment| segment.batches).sum::<u64>(), 41);
+        assert_eq!(report.segments.iter().map(|segment| segment.bytes).sum::<u64>(), world.facts().bytes);
+        assert_eq!(report.topic_id, Some(partition(0).topic));
+    }
+}
+
+#[test]
+fn every_flipped_byte_of_a_log_is_found() {
+    let world = world();
+    let path = &names(&world, ".log")[1];
+    let len = world.disk().open(path).unwrap().len().unwrap();
+    for position in 0..len {
+        flip(&world, path, position);
+        let report = look(&world, Depth::Verify);
+        // The leader epoch of a batch stands outside of its CRC: a higher one is found where a lower one follows.
+        let is_epoch = |at: u64| (12..16).contains(&(at));
+        let first = report.findings.first();
+        assert!(first.is_some() || is_epoch(position % len), "byte {position}");
+        flip(&world, path, position);
+    }
+    assert_eq!(look(&world, Depth::Verify).findings, []);
+}
+
+#[test]
+fn damage_beside_the_log_is_found() {
+    for (suffix, position) in [(".index", 3), (".index", 7), (".timeindex", 11), (".snapshot", 9)] {
+        let world = world();
+        let path = names(&world, suffix).remove(0);
+        flip(&world, &path, position);
+        found(&world, &path);
+    }
+    let world = world();
+    let path = names(&world, ".index").remove(0);
+    world.disk().open(&path).unwrap().write_all_at(&[1], 8 * 100).unwrap();
+    found(&world, &path);
+    let path = names(&world, ".timeindex").remove(0);
+    world.disk().remove_file(&path).unwrap();
+    found(&world, &path);
+}
+
+#[test]
+fn a_missing_segment_and_a_torn_tail_are_found() {
+    let world = world();
+    let logs = names(&world, ".log");
+    world.disk().remove_file(&logs[1]).unwrap();
+    found(&world, &logs[2]);
+    let last = logs.last().unwrap();
+    let file = world.disk().open(last).unwrap();
+    file.set_len(file.len().unwrap() - 1).unwrap();
+    found(&world, last);
+    let position = look(&world, Depth::Describe).findings.last().unwrap().position;
+    assert!(position.is_some_and(|position| position < file.len().unwrap()));
+}
+
+#[test]
+fn torn_share_state_is_found() {
+    let mut world = world();
+    world.logs().open_events(partition(0), 7).unwrap();
+    world.logs().append_events(partition(0), 7, 0, &["an event".into()]).unwrap();
+    world.clean_restart();
+    let report = look(&world, Depth::Verify);
+    assert_eq!(report.findings, []);
+    assert!(matches!(report.share_state[..], [(7, bytes)] if bytes > 8), "{:?}", report.share_state);
+    let path = names(&world, ".events").remove(0);
+    flip(&world, &path, 20);
+    found(&world, &path);
+}
+
+#[test]
+fn dump_begins_at_the_batch_that_holds_an_offset() {
+    let world = world();
+    let mut spans = Vec::new();
+    dump(&disk(&world), "t", 0, Offset(51), |batch| {
+        let view = records::BatchView::parse(&batch.bytes).unwrap();
+        spans.push((view.base_offset().0, view.last_offset().0));
+        spans.len() < 3
+    })
+    .unwrap();
+    assert_eq!(spans, [(50, 51), (52, 54), (55, 56)]);
+    let path = names(&world, ".log").remove(0);
+    flip(&world, &path, 16);
+    let refused = dump(&disk(&world), "t", 0, Offset(0), |_| true);
+    assert!(matches!(refused, Err(StorageError::Damaged { .. })), "{refused:?}");
+}
