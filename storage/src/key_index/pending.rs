@@ -150,11 +150,10 @@ impl Pending {
         let mut keyless = self.keyless.iter().copied().peekable();
         for (number, run) in self.runs.iter().enumerate() {
             let end = self.runs.get(number + 1).map_or(self.hashes.len(), |next| next.index);
-            let mut position = run.position;
-            for (index, &hash) in self.hashes[run.index..end].iter().enumerate() {
-                let has_key = keyless.next_if_eq(&(run.index + index)).is_none();
+            let hashes = self.hashes[run.index..end].iter().zip(run.index..);
+            for ((&hash, index), position) in hashes.zip(run.position..) {
+                let has_key = keyless.next_if_eq(&index).is_none();
                 visit(position, has_key.then_some(hash));
-                position += 1;
             }
         }
     }
