@@ -7,13 +7,16 @@ use std::sync::Arc;
 use records::ids::{Offset, PartitionId};
 
 use super::block::Column;
-use super::format::{BlockMeta, Directory};
+use super::format::Directory;
 
 /// What an entry takes besides its content.
 const ENTRY_OVERHEAD: usize = 200;
 
 /// The segment that something belongs to.
 pub(super) type Owner = (PartitionId, Offset);
+
+/// The heads of all blocks of a sealed file.
+pub(super) type Table = Arc<Vec<Arc<Directory>>>;
 
 /// What of a segment's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +28,7 @@ pub(super) enum Part {
 
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    Table(Arc<Vec<BlockMeta>>),
+    Table(Table),
     Directory(Arc<Directory>),
     Column(Arc<Column>),
 }
@@ -34,10 +37,8 @@ impl Value {
     fn cost(&self) -> usize {
         ENTRY_OVERHEAD
             + match self {
-                Self::Table(table) => table.len() * size_of::<BlockMeta>(),
-                Self::Directory(directory) => {
-                    size_of::<Directory>() + directory.buckets.len() * 8 + directory.damages.len() * 16
-                }
+                Self::Table(table) => table.iter().map(|directory| directory.cost()).sum(),
+                Self::Directory(directory) => directory.cost(),
                 Self::Column(column) => column.cost(),
             }
     }

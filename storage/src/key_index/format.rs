@@ -19,7 +19,7 @@ const BLOCK_MAGIC: &[u8; 4] = b"KBLK";
 
 pub(super) const FILE_HEADER_BYTES: usize = 64;
 pub(super) const TRAILER_BYTES: usize = 64;
-/// The part of a block's head that all blocks have, which is also its entry in the table.
+/// The part of a block's head that all blocks have.
 pub(super) const META_BYTES: usize = 192;
 const RANGES_BYTES: usize = KEY_RANGES / 8;
 const DIRECTORY_ENTRY_BYTES: usize = 8;
@@ -31,7 +31,7 @@ const _: () = assert!(META_BYTES == 64 + RANGES_BYTES);
 /// Which ranges of the hash space a block has keys in.
 pub(super) type Ranges = [u64; KEY_RANGES / 64];
 
-/// One block, as its head and the file's table describe it.
+/// One block, as the first part of its head describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BlockMeta {
     /// Of the whole head but for magic and this.
@@ -201,6 +201,11 @@ impl Directory {
         (ascending && ends).then_some(Self { meta, buckets, damages })
     }
 
+    /// Bytes in memory.
+    pub(super) fn cost(&self) -> usize {
+        size_of::<Self>() + self.buckets.len() * 8 + self.damages.len() * 16
+    }
+
     /// Where a bucket stands in the file, its length and its checksum.
     pub(super) fn bucket(&self, index: usize) -> (u64, usize, u32) {
         let start = index.checked_sub(1).map_or(0, |before| self.buckets[before].0);
@@ -231,8 +236,9 @@ pub(super) fn is_header_of(bytes: &[u8; FILE_HEADER_BYTES], id: PartitionId, bas
 pub(super) struct Trailer {
     /// Bytes of the log file that is indexed.
     pub(super) log_bytes: u64,
-    /// Where the table of all blocks' heads begins; it ends where the trailer begins.
+    /// Where the heads of all blocks stand once more, one behind the other; they end where the trailer begins.
     pub(super) table_position: u64,
+    pub(super) table_bytes: u32,
     pub(super) from: Offset,
     pub(super) next: Offset,
     pub(super) blocks: u32,
@@ -250,6 +256,7 @@ impl Trailer {
         out.put_i64_le(self.from.0);
         out.put_i64_le(self.next.0);
         out.put_u32_le(self.table_crc);
+        out.put_u32_le(self.table_bytes);
         sealed_by_crc(out)
     }
 
@@ -267,7 +274,8 @@ impl Trailer {
         let log_bytes = rest.get_u64_le();
         let table_position = rest.get_u64_le();
         let (from, next) = (Offset(rest.get_i64_le()), Offset(rest.get_i64_le()));
-        Some(Self { log_bytes, table_position, from, next, blocks, table_crc: rest.get_u32_le() })
+        let (table_crc, table_bytes) = (rest.get_u32_le(), rest.get_u32_le());
+        Some(Self { log_bytes, table_position, table_bytes, from, next, blocks, table_crc })
     }
 }
 
@@ -321,6 +329,7 @@ mod tests {
         let trailer = Trailer {
             log_bytes: 1 << 30,
             table_position: 77,
+            table_bytes: 192,
             from: Offset(5),
             next: Offset(1 << 40),
             blocks: 9,

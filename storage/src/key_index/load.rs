@@ -5,9 +5,11 @@
 //! any more, whatever a power cut left of the file.
 
 use std::io;
+use std::sync::Arc;
 
 use records::ids::Offset;
 
+use super::cache::Table;
 use super::format::{
     BlockMeta, Directory, FILE_HEADER_BYTES, META_BYTES, TRAILER_BYTES, Trailer, is_header_of,
 };
@@ -17,10 +19,7 @@ use super::segment::{Growing, Truth};
 use crate::disk::DiskFile;
 
 /// Trailer and table of a file that indexes all of a sealed segment; `None` when it is none.
-pub(super) fn sealed(
-    file: &dyn DiskFile,
-    truth: &Truth<'_>,
-) -> Result<Option<(Trailer, Vec<BlockMeta>)>, KeyFault> {
+pub(super) fn sealed(file: &dyn DiskFile, truth: &Truth<'_>) -> Result<Option<(Trailer, Table)>, KeyFault> {
     let len = file.len()?;
     if !truth.sealed || len < (FILE_HEADER_BYTES + TRAILER_BYTES) as u64 || !has_header(file, truth)? {
         return Ok(None);
@@ -28,7 +27,7 @@ pub(super) fn sealed(
     let mut bytes = [0; TRAILER_BYTES];
     file.read_exact_at(&mut bytes, len - TRAILER_BYTES as u64)?;
     let Some(trailer) = Trailer::parse(&bytes) else { return Ok(None) };
-    let table_bytes = u64::from(trailer.blocks) * META_BYTES as u64;
+    let table_bytes = u64::from(trailer.table_bytes);
     let fits = trailer.log_bytes == truth.log_bytes
         && trailer.from <= truth.from()
         && trailer.from <= trailer.next
@@ -43,20 +42,29 @@ pub(super) fn sealed(
         Err(error) => return Err(error),
     };
     let mut expected = Expected::new(trailer.from);
-    let all = table.iter().all(|meta| expected.take(meta, truth));
+    let all = table.iter().all(|directory| expected.take(&directory.meta, truth));
     let ends = expected.position == trailer.table_position && expected.from <= trailer.next;
     Ok((all && ends).then_some((trailer, table)))
 }
 
 /// The table that a trailer names.
-pub(super) fn table(file: &dyn DiskFile, trailer: &Trailer) -> Result<Vec<BlockMeta>, KeyFault> {
-    let mut bytes = vec![0; trailer.blocks as usize * META_BYTES];
+pub(super) fn table(file: &dyn DiskFile, trailer: &Trailer) -> Result<Table, KeyFault> {
+    let mut bytes = vec![0; trailer.table_bytes as usize];
     file.read_exact_at(&mut bytes, trailer.table_position)?;
     if crc32c::crc32c(&bytes) != trailer.table_crc {
         return Err(KeyFault::Unfit("the table's crc does not match"));
     }
-    let table: Option<Vec<BlockMeta>> = bytes.chunks_exact(META_BYTES).map(BlockMeta::parse).collect();
-    table.ok_or(KeyFault::Unfit("the table cannot be read"))
+    let unfit = KeyFault::Unfit("the table cannot be read");
+    let mut table = Vec::new();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let head = BlockMeta::parse(rest).and_then(|meta| rest.split_at_checked(meta.head_bytes as usize));
+        let Some((head, behind)) = head else { return Err(unfit) };
+        let Some(directory) = Directory::parse(head) else { return Err(unfit) };
+        table.push(Arc::new(directory));
+        rest = behind;
+    }
+    if table.len() == trailer.blocks as usize { Ok(Arc::new(table)) } else { Err(unfit) }
 }
 
 /// The blocks that a file begins with and that belong to the segment; what follows them is cut off.

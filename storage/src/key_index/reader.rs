@@ -46,6 +46,8 @@ pub(super) struct BlockReader<'a> {
     pub(super) file: &'a dyn DiskFile,
     pub(super) cache: &'a mut KeyCache,
     pub(super) owner: Owner,
+    /// The heads of all blocks, where they are known.
+    pub(super) table: &'a [Arc<Directory>],
 }
 
 impl BlockReader<'_> {
@@ -171,6 +173,9 @@ impl BlockReader<'_> {
     }
 
     fn directory(&mut self, index: usize, meta: &BlockMeta) -> Result<Arc<Directory>, KeyFault> {
+        if let Some(directory) = self.table.get(index) {
+            return Ok(Arc::clone(directory));
+        }
         if let Some(Value::Directory(directory)) = self.cache.get(self.owner, Part::Directory(index)) {
             return Ok(directory);
         }

@@ -1,7 +1,8 @@
 //! Key hashes out of the log itself: to index it, and where it is not indexed.
 
+use records::batch::Record;
 use records::ids::Offset;
-use records::{BatchView, RecordError, key_hash};
+use records::{BatchView, Codec, RecordError, key_hash};
 
 use super::KeyedRecord;
 use crate::error::ReadError;
@@ -91,8 +92,15 @@ pub(super) fn keys_of(
     if batch.attributes().is_control() {
         return Ok(());
     }
+    let keyed = |record: Record<'_>| KeyedRecord { offset: record.offset, key: record.key.map(key_hash) };
+    if batch.attributes().codec()? == Codec::None {
+        for record in &batch.records(0)? {
+            records.push(keyed(record?));
+        }
+        return Ok(());
+    }
     batch.scan(inflated_max, |record| {
-        records.push(KeyedRecord { offset: record.offset, key: record.key.map(key_hash) });
+        records.push(keyed(record));
         Ok(())
     })
 }

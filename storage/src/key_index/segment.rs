@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use records::ids::{KeyHash, Offset, PartitionId};
 
-use super::cache::{KeyCache, Owner, Part, Value};
-use super::format::{BlockMeta, FILE_HEADER_BYTES, META_BYTES, Trailer, file_header};
+use super::cache::{KeyCache, Owner, Part, Table, Value};
+use super::format::{BlockMeta, Directory, FILE_HEADER_BYTES, TRAILER_BYTES, Trailer, file_header};
 use super::pending::{Limits, Pending};
 use super::reader::{BlockReader, KeyFault, Wanted};
 use super::{KeyedRecord, block, load};
@@ -100,7 +100,7 @@ impl SegmentKeys {
         };
         self.state = match load::sealed(&*file, truth)? {
             Some((trailer, table)) => {
-                cache.insert(self.owner, Part::Table, Value::Table(Arc::new(table)));
+                cache.insert(self.owner, Part::Table, Value::Table(table));
                 State::Sealed { trailer }
             }
             None => State::Growing(Box::new(load::growing(&*file, truth, self.limits)?)),
@@ -144,9 +144,7 @@ impl SegmentKeys {
         match &self.state {
             State::Unread => 0,
             State::Sealed { trailer } => {
-                trailer.table_position
-                    + u64::from(trailer.blocks) * META_BYTES as u64
-                    + super::format::TRAILER_BYTES as u64
+                trailer.table_position + u64::from(trailer.table_bytes) + TRAILER_BYTES as u64
             }
             State::Growing(growing) => {
                 if growing.created {
@@ -277,13 +275,13 @@ impl SegmentKeys {
         self.flush()?;
         let owner = self.owner;
         let covered = self.covered();
+        let mut bytes = self.heads()?;
         let growing = self.growing_mut();
         let table_position = growing.file_end();
-        let mut bytes = Vec::with_capacity(growing.blocks.len() * META_BYTES);
-        growing.blocks.iter().for_each(|meta| meta.put(&mut bytes));
         let trailer = Trailer {
             log_bytes,
             table_position,
+            table_bytes: bytes.len() as u32,
             from: covered.start,
             next: covered.end,
             blocks: growing.blocks.len() as u32,
@@ -294,6 +292,21 @@ impl SegmentKeys {
         self.write_behind_header(created, owner, table_position, &bytes)?;
         self.state = State::Sealed { trailer };
         Ok(())
+    }
+
+    /// The heads of all blocks, as they stand in the file.
+    fn heads(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let State::Growing(growing) = &self.state else { return Ok(bytes) };
+        for meta in &growing.blocks {
+            let at = bytes.len();
+            bytes.resize(at + meta.head_bytes as usize, 0);
+            self.file.get()?.read_exact_at(&mut bytes[at..], meta.position)?;
+            if Directory::parse(&bytes[at..]).is_none_or(|directory| directory.meta != *meta) {
+                return Err(io::Error::other("a block's head is damaged"));
+            }
+        }
+        Ok(bytes)
     }
 
     /// Drops what there is: it does not belong to the segment, or could not be written.
@@ -325,12 +338,12 @@ impl SegmentKeys {
         self.file.path()
     }
 
-    fn table(&mut self, cache: &mut KeyCache) -> Result<Arc<Vec<BlockMeta>>, KeyFault> {
+    fn table(&mut self, cache: &mut KeyCache) -> Result<Table, KeyFault> {
         let State::Sealed { trailer } = self.state else { return Ok(Arc::default()) };
         if let Some(Value::Table(table)) = cache.get(self.owner, Part::Table) {
             return Ok(table);
         }
-        let table = Arc::new(load::table(&**self.file.get()?, &trailer)?);
+        let table = load::table(&**self.file.get()?, &trailer)?;
         cache.insert(self.owner, Part::Table, Value::Table(Arc::clone(&table)));
         Ok(table)
     }
@@ -345,20 +358,23 @@ impl SegmentKeys {
         mut look: impl FnMut(&mut BlockReader<'_>, usize, &BlockMeta) -> Result<bool, KeyFault>,
     ) -> Result<bool, KeyFault> {
         let table = self.table(cache)?;
-        let blocks = match &self.state {
-            State::Growing(growing) => &growing.blocks[..],
-            State::Unread | State::Sealed { .. } => &table[..],
-        };
-        let first = blocks.partition_point(|block| block.next <= from);
-        let end = blocks.partition_point(|block| block.from < upper).max(first);
+        let growing: &[BlockMeta] = self.growing().map_or(&[], |growing| &growing.blocks);
+        let first = growing.partition_point(|block| block.next <= from)
+            + table.partition_point(|block| block.meta.next <= from);
+        let end = growing.partition_point(|block| block.from < upper)
+            + table.partition_point(|block| block.meta.from < upper);
+        let end = end.max(first);
         if first == end {
             return Ok(true);
         }
+        let owner = self.owner;
         let file: Arc<dyn DiskFile> = Arc::clone(self.file.get()?);
-        let mut reader = BlockReader { file: &*file, cache, owner: self.owner };
+        let growing: &[BlockMeta] = self.growing().map_or(&[], |growing| &growing.blocks);
+        let mut reader = BlockReader { file: &*file, cache, owner, table: &table };
         for step in 0..end - first {
             let index = if backwards { end - 1 - step } else { first + step };
-            if !look(&mut reader, index, &blocks[index])? {
+            let meta = table.get(index).map_or_else(|| &growing[index], |directory| &directory.meta);
+            if !look(&mut reader, index, meta)? {
                 return Ok(false);
             }
         }

@@ -40,7 +40,7 @@ impl Written {
 
     fn reader(&mut self) -> BlockReader<'_> {
         let owner = (partition(0), Offset(0));
-        BlockReader { file: &*self.file, cache: &mut self.cache, owner }
+        BlockReader { file: &*self.file, cache: &mut self.cache, owner, table: &[] }
     }
 
     fn list(&mut self) -> Vec<KeyedRecord> {
