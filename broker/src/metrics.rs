@@ -4,6 +4,7 @@
 //! reasons, never names from clients.
 
 mod exporter;
+mod share;
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ use crate::catalog::{Catalog, Image, Topic};
 use crate::clock::Clock;
 use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
-use crate::executor::{Executor, Parts, Refused, serve};
+use crate::executor::{Executor, Parts, Refused, ShardHandle, serve};
 use crate::fetch_session::FetchSessions;
 use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections};
@@ -117,7 +117,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     });
     let (stopping, stopped) = watch::channel(false);
     if let Some(address) = &broker.config.metrics_listen {
-        export_metrics(address, stopped.clone()).await?;
+        export_metrics(address, broker.shard.clone(), stopped.clone()).await?;
     }
     let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, stopped));
     Ok(Running { broker, executor, local, stopping, listener })
@@ -227,14 +227,18 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
     Ok((image, facts))
 }
 
-async fn export_metrics(address: &HostPort, stopping: watch::Receiver<bool>) -> Result<(), StartError> {
+async fn export_metrics(
+    address: &HostPort,
+    shard: ShardHandle,
+    stopping: watch::Receiver<bool>,
+) -> Result<(), StartError> {
     let listener = TcpListener::bind((address.bind_host(), address.port))
         .await
         .map_err(|error| listen_error(address, error))?;
     if let Ok(local) = listener.local_addr() {
         tracing::info!("metrics at http://{local}/metrics");
     }
-    Ok(metrics::serve(listener, stopping)?)
+    Ok(metrics::serve(listener, shard, stopping)?)
 }
 
 async fn listen(config: &Config) -> Result<TcpListener, StartError> {

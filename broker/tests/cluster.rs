@@ -23,6 +23,7 @@ use common::{Server, Stopwatch};
 
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const LEADER_NOT_AVAILABLE: i16 = 5;
+const INVALID_TOPIC: i16 = 17;
 const INVALID_REQUEST: i16 = 42;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 
@@ -65,6 +66,55 @@ async fn w08_the_cluster_id_is_the_same_everywhere_and_for_ever() {
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(ids[0].len(), 22);
     assert!(ids[0].chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'), "{}", ids[0]);
+}
+
+#[tokio::test]
+async fn w09_no_list_is_all_topics_and_an_empty_one_is_none() {
+    let server = Server::start().await;
+    for name in ["a", "b", "c"] {
+        server.topic(name).await;
+    }
+    let mut client = Client::new(&server).await;
+    for version in 0..=13 {
+        let empty = client.call(version, &MetadataRequest::default().with_topics(Some(Vec::new()))).await;
+        let topics = if version == 0 { 3 } else { 0 };
+        assert_eq!((empty.brokers.len(), empty.topics.len()), (1, topics), "v{version}");
+        if version > 0 {
+            let all = client.call(version, &MetadataRequest::default().with_topics(None)).await;
+            assert_eq!((all.brokers.len(), all.topics.len()), (1, 3), "v{version}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn w10_asking_creates_where_it_may_and_never_a_bad_name() {
+    let server = Server::start().await;
+    let mut client = Client::new(&server).await;
+    let topics = || server.running.broker().catalog.image().topics().count();
+    let long = "x".repeat(250);
+    for version in 0..=13 {
+        for bad in ["a b", "", ".", "..", "a/b", &long] {
+            for create in [true, false] {
+                // Before v4 the flag is always true.
+                let request = by_name(bad, create || version < 4);
+                let answer = client.call(version, &request).await;
+                let topic = only(&answer);
+                assert_eq!((topic.error_code, topic.partitions.len()), (INVALID_TOPIC, 0), "{bad:?}");
+                assert!(topic.topic_id.is_nil());
+                assert_eq!(topic.name.as_ref().unwrap().0.as_str(), bad);
+            }
+        }
+        if version >= 4 {
+            let answer = client.call(version, &by_name("nope", false)).await;
+            let topic = only(&answer);
+            assert_eq!((topic.error_code, topic.partitions.len()), (UNKNOWN_TOPIC_OR_PARTITION, 0));
+            assert!(topic.topic_id.is_nil());
+        }
+        assert_eq!(topics(), usize::try_from(version).unwrap(), "v{version} made nothing");
+        let name = format!("made-by-v{version}");
+        only(&client.call(version, &by_name(&name, true)).await);
+        assert!(server.running.broker().catalog.image().topic(&name).is_some(), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -195,3 +195,36 @@ async fn what_is_not_served_is_refused_with_a_reason() {
         assert_eq!(answer.error_code, error);
     }
 }
+
+#[tokio::test]
+async fn b10_ranges_that_claim_everything() {
+    const RANGES: usize = 60_000;
+    let setup = Setup::new("key").await;
+    setup.produce(4).await;
+    let mut reader = Reader::new(&setup).await;
+    let fetched = reader.fetch(Vec::new()).await;
+    let number = fetched.topics[0].partitions[0].acquired_ranges[0].delivery_number;
+    let ranges: [fn(i64) -> (i64, i64); 5] = [
+        |_| (0, 1 << 62),
+        |_| (i64::MIN, i64::MAX),
+        |number| (60_000 - number, 60_000 - number - 1),
+        |number| ((1 << 40) + number, (1 << 40) + number),
+        |number| (number << 40, (number << 40) + (1 << 39)),
+    ];
+    for range in ranges {
+        let acks = (0..RANGES).map(|place| {
+            let (first, last) = range(i64::try_from(place).unwrap());
+            ack(first, last, number, ACCEPT)
+        });
+        let acks: Vec<_> = acks.collect();
+        let results = reader.acknowledge(acks.clone()).await.acknowledge_results;
+        assert_eq!(results.len(), RANGES);
+        for (result, ack) in results.iter().zip(&acks) {
+            assert_eq!((result.first_offset, result.last_offset), (ack.first_offset, ack.last_offset));
+            assert!(result.error_code.is_error(), "{result:?}");
+        }
+    }
+    let results = reader.acknowledge(vec![ack(0, 3, number, ACCEPT); 1_000]).await.acknowledge_results;
+    let codes: Vec<_> = results.iter().map(|result| result.error_code.is_error()).collect();
+    assert!(!codes[0] && codes[1..].iter().all(|error| *error), "what is accepted is accepted once");
+}

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/client.rs"]
+mod client;
 mod common;
 
+use client::{Client, text};
 use common::{Server, request};
+use kafka_protocol::messages::{GroupId, ShareFetchRequest, ShareGroupHeartbeatRequest, TopicName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -30,6 +34,23 @@ async fn requests_are_counted_by_api() {
     assert!(metrics.contains("sluice_requests_total{api=\"ApiVersions\"} 3"), "{metrics}");
     assert!(metrics.contains("sluice_connections 1"), "{metrics}");
     assert!(metrics.contains("sluice_request_seconds_bucket{api=\"ApiVersions\",le=\"10\"} 3"), "{metrics}");
+    assert!(metrics.contains("sluice_share_groups 0"), "{metrics}");
+    let heartbeat = ShareGroupHeartbeatRequest::default()
+        .with_group_id(GroupId(text("g")))
+        .with_member_id(text("m"))
+        .with_subscribed_topic_names(Some(vec![TopicName(text("t"))]));
+    let mut client = Client::new(&server).await;
+    server.topic("t").await;
+    while client.call(1, &heartbeat).await.error_code != 0 {}
+    let open = ShareFetchRequest::default()
+        .with_group_id(Some(GroupId(text("g"))))
+        .with_member_id(Some(text("m")))
+        .with_max_bytes(1)
+        .with_max_records(1);
+    assert_eq!(client.call(1, &open).await.error_code, 0);
+    let metrics = get(&address, "/metrics").await;
+    assert!(metrics.contains("sluice_share_members{group=\"g\"} 1"), "{metrics}");
+    assert!(metrics.contains("sluice_share_in_flight_records{group=\"g\"} 0"), "{metrics}");
     assert!(get(&address, "/").await.starts_with("HTTP/1.1 404"));
     server.running.stop().await.unwrap();
     assert!(TcpStream::connect(&address).await.is_err(), "the exporter stops with the broker");

@@ -17,7 +17,7 @@ mod common;
 mod share;
 
 use client::{Client, text};
-use share::{ACCEPT, ALL, Fetch, NOTHING, REJECT, RELEASE, RENEW, Setup};
+use share::{ACCEPT, ALL, Fetch, NOTHING, PATIENT, REJECT, RELEASE, RENEW, Setup};
 
 const ORDERS: [&str; 2] = ["none", "key"];
 
@@ -66,7 +66,7 @@ async fn s03_s04_delivery_and_types_per_offset() {
         let setup = Setup::new(order).await;
         setup.produce(4).await;
         let mut a = setup.joined("a").await;
-        let first = a.fetch(ALL).await;
+        let first = a.fetch(PATIENT).await;
         assert_eq!((first.acquired(), first.lock_ms), (vec![(0, 3, 1)], 30_000));
         assert!(first.parts[0].records > 0);
         let mut b = setup.joined("b").await;
@@ -104,6 +104,41 @@ async fn s05_s06_acknowledgements_that_are_refused() {
         let both = [(a.topic, 0), (a.topic, 0)];
         let epoch = a.epoch;
         assert_eq!(a.acknowledge_parts(epoch, false, &one(0, 0), &both).await.0, 42, "named twice");
+    }
+}
+
+#[tokio::test]
+async fn b10_acknowledgements_that_claim_everything() {
+    for order in ORDERS {
+        let setup = Setup::new(order).await;
+        setup.produce(4).await;
+        let mut a = setup.joined("a").await;
+        assert_eq!(a.fetch(PATIENT).await.acquired(), [(0, 3, 1)]);
+        let million = vec![ACCEPT; 1_000_000];
+        let each = |count, range: fn(i64) -> (i64, i64)| {
+            let ack = |number| {
+                let (first, last) = range(number);
+                (first, last, &[ACCEPT][..])
+            };
+            (0..count).map(ack).collect::<Vec<_>>()
+        };
+        for acks in [
+            vec![(0, 1 << 62, &[ACCEPT][..])],
+            vec![(i64::MIN, i64::MAX, &[ACCEPT])],
+            vec![(i64::MAX, i64::MAX, &[ACCEPT])],
+            vec![(3, 0, &[ACCEPT])],
+            vec![(0, 999_999, &million)],
+            vec![(0, 0, &million)],
+            each(100_000, |_| (0, 1 << 62)),
+            each(10_000, |number| (number, number)),
+            each(10_000, |number| (10_000 - number, 10_000 - number)),
+            each(10_000, |number| (number << 40, (number << 40) + (1 << 39))),
+        ] {
+            let (error, parts) = a.acknowledge(false, &acks).await;
+            assert_eq!((error, parts.len()), (0, 1));
+            assert!([42, 121].contains(&parts[0].1), "{} of {:?}: {parts:?}", acks.len(), &acks[0].0);
+        }
+        assert_eq!(a.acknowledge(false, &[(0, 3, &[ACCEPT])]).await, (0, vec![(0, 0)]), "nothing changed");
     }
 }
 
@@ -281,7 +316,7 @@ async fn a17_any_string_names_a_share_group() {
             .configure_group(id, &[("share.auto.offset.reset", "earliest"), ("sluice.share.order", "key")])
             .await;
         let mut member = setup.joined_to(id, "m").await;
-        assert_eq!(member.fetch(ALL).await.acquired(), [(0, 3, 1)], "{id:?}");
+        assert_eq!(member.fetch(PATIENT).await.acquired(), [(0, 3, 1)], "{id:?}");
         let accepted = count % 4;
         let acks = [(0, accepted, &[ACCEPT][..])];
         let topic = member.topic;
@@ -294,7 +329,8 @@ async fn a17_any_string_names_a_share_group() {
         let mut member = setup.joined_to(id, "n").await;
         let left = count % 4 + 1;
         let expected = if left > 3 { vec![] } else { vec![(left, 3, 2)] };
-        assert_eq!(member.fetch(ALL).await.acquired(), expected, "{id:?}");
+        let fetch = if expected.is_empty() { ALL } else { PATIENT };
+        assert_eq!(member.fetch(fetch).await.acquired(), expected, "{id:?}");
     }
     let mut admin = Client::new(&setup.server).await;
     let mut names: Vec<String> = admin

@@ -7,6 +7,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Server, Stopwatch, flexible, framed, hex, request};
+use protocol::ApiKey;
+use protocol::api::APIS;
 
 #[tokio::test]
 async fn w02_an_api_versions_that_is_too_new_is_answered_in_version_0() {
@@ -96,6 +98,35 @@ async fn w07_unsupported_versions_and_unknown_keys_close() {
         raw.closes().await;
     }
     server.answers().await;
+}
+
+#[tokio::test]
+async fn w07_every_neighbour_of_what_is_served_closes() {
+    let server = Server::start().await;
+    let versions = APIS.iter().filter(|api| api.key != ApiKey::ApiVersions);
+    let versions = versions.flat_map(|api| {
+        [i16::MIN, api.min - 1, api.max + 1, i16::MAX].map(|version| (api.key.code(), version))
+    });
+    let keys = [i16::MIN, -1, i16::MAX].into_iter().chain(0..=110).chain(10_000..=10_100);
+    let keys = keys.filter(|key| ApiKey::from_code(*key).is_none()).map(|key| (key, 0));
+    for (key, version) in versions.chain(keys) {
+        let mut raw = server.connect().await;
+        raw.send(&request(key, version, 1, &[0; 40])).await;
+        raw.closes().await;
+    }
+    server.answers().await;
+}
+
+#[tokio::test]
+async fn w02_any_version_of_api_versions_that_is_not_served_is_answered() {
+    let server = Server::start().await;
+    let mut raw = server.connect().await;
+    for version in [6, i16::MAX, -1, i16::MIN] {
+        raw.send(&flexible(18, version, 7, &hex("02 61 02 31 00"))).await;
+        assert_eq!(raw.frame().await, hex("00000007 0023 00000001 0012 0000 0005"), "{version}");
+    }
+    raw.send(&request(18, 0, 8, &[])).await;
+    assert_eq!(raw.frame().await[..6], hex("00000008 0000"));
 }
 
 #[tokio::test]

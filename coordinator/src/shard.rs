@@ -10,6 +10,7 @@
 //! first.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use records::ids::PartitionId;
 
@@ -18,7 +19,7 @@ use crate::io::{Completion, Slice};
 use crate::limits::Limits;
 use crate::outbox::{LogTable, Outbox};
 use crate::reply::Output;
-use crate::share::{ShareMachine, SharePartitionView};
+use crate::share::{ShareGroupView, ShareMachine, SharePartitionView};
 use crate::time::{Mono, Now};
 
 mod fetches;
@@ -112,6 +113,11 @@ impl<S: Slice> Shard<S> {
     #[must_use]
     pub fn share_partition(&self, group: &str, partition: PartitionId) -> Option<SharePartitionView> {
         self.share.view(group, partition)
+    }
+
+    /// Where every share group stands, by name.
+    pub fn share_groups(&self) -> impl Iterator<Item = (Arc<str>, ShareGroupView)> {
+        self.share.group_views(&self.logs)
     }
 
     /// What is known of the logs now.

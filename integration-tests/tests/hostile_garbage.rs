@@ -68,6 +68,54 @@ fn a_thousand_garbage_connections_harm_nobody() {
     );
 }
 
+#[test]
+fn w07_b03_b11_each_refusal_is_one_log_line_without_control_characters() {
+    let broker = BrokerProcess::start();
+    let frame = |key: i16, version: i16| {
+        let body = [&key.to_be_bytes()[..], &version.to_be_bytes(), &[0; 40]].concat();
+        [&[0, 0, 0, 44][..], &body].concat()
+    };
+    let cases = [
+        (frame(0, 14), "key 0 version 14 "),
+        (frame(1, 3), "key 1 version 3 "),
+        (frame(52, 0), "key 52 version 0 "),
+        (frame(9999, 5), "key 9999 version 5 "),
+        (frame(-1, 0), "key -1 version 0 "),
+        (b"\x16\x03\x01\0\xc8\x01\0\0\xc4\x03\x03".to_vec(), "TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "HTTP"),
+        (b"SSH-2.0-\x1b[2J\r\n".to_vec(), "SSH"),
+    ];
+    for (bytes, words) in cases {
+        let mut stream = TcpStream::connect(broker.bootstrap()).expect("the broker accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket takes a timeout");
+        stream.write_all(&bytes).expect("the broker reads");
+        let read = stream.read(&mut [0]);
+        assert!(!matches!(read, Ok(1)), "closed without an answer: {words}");
+        let lines = |log: &str| log.lines().filter(|line| line.contains(words)).count();
+        let deadline = Deadline::after(Duration::from_secs(5));
+        while lines(&broker.log()) == 0 && !deadline.is_over() {
+            pause(Duration::from_millis(10));
+        }
+        assert_eq!(lines(&broker.log()), 1, "one line that names {words}:\n{}", broker.log());
+    }
+    // A transactional id is a name that the log repeats.
+    let name = b"\x1b[2J\x1b]0;x\x07\nforged line";
+    let mut body = vec![0, 22, 0, 0, 0, 0, 0, 1, 0, 1, b'a', 0, u8::try_from(name.len()).expect("short")];
+    body.extend(name);
+    body.extend([0, 0, 0, 9]);
+    let mut stream = TcpStream::connect(broker.bootstrap()).expect("the broker accepts");
+    stream
+        .write_all(&[&[0, 0, 0, u8::try_from(body.len()).expect("short")], &body[..]].concat())
+        .expect("it reads");
+    let mut start = [0; 14];
+    stream.read_exact(&mut start).expect("the broker answers");
+    assert_eq!(start[12..], [0, 53]);
+    let log = broker.log();
+    assert!(!log.chars().any(|one| one.is_control() && one != '\n'), "{log:?}");
+    assert!(!log.lines().any(|line| line.starts_with("forged")), "{log}");
+    ask(broker.bootstrap());
+}
+
 /// A good client's request, on a connection of its own.
 fn ask(address: &str) -> Duration {
     let watch = Stopwatch::start();

@@ -1,6 +1,9 @@
 //! What the catalogue and the broker's end ask of the executor's thread.
 
+use std::sync::Arc;
+
 use coordinator::command::PartitionRole;
+use coordinator::share::ShareGroupView;
 use records::ids::PartitionId;
 use storage::LogConfig;
 use tokio::sync::oneshot;
@@ -23,6 +26,9 @@ pub struct OpenPartition {
 #[error("{0}")]
 pub struct Refused(pub String);
 
+/// Where every share group stands, by name.
+pub(super) type ShareGroups = Vec<(Arc<str>, ShareGroupView)>;
+
 /// Something to do between two rounds.
 #[derive(Debug)]
 pub(crate) enum Control {
@@ -34,6 +40,8 @@ pub(crate) enum Control {
     Configure(Vec<PartitionId>, LogConfig, oneshot::Sender<Result<(), Refused>>),
     /// Tell how many bytes each log has.
     Sizes(oneshot::Sender<Vec<(PartitionId, u64)>>),
+    /// Tell where every share group stands.
+    ShareGroups(oneshot::Sender<ShareGroups>),
     /// Close the logs and end the thread.
     Stop(oneshot::Sender<Result<(), Refused>>),
 }

@@ -9,7 +9,7 @@ use storage::LogConfig;
 use tokio::sync::oneshot;
 
 use super::Data;
-use super::control::{Control, OpenPartition, Refused};
+use super::control::{Control, OpenPartition, Refused, ShareGroups};
 use super::mailbox::{Mail, Mailbox};
 
 /// The shard's answer to a command.
@@ -88,6 +88,13 @@ impl ShardHandle {
         let (sender, sizes) = oneshot::channel();
         self.mailbox.push(Mail::Control(Control::Sizes(sender)))?;
         sizes.await.map_err(|_| Stopped)
+    }
+
+    /// Where every share group stands, by name.
+    pub(crate) async fn share_groups(&self) -> Result<ShareGroups, Stopped> {
+        let (sender, groups) = oneshot::channel();
+        self.mailbox.push(Mail::Control(Control::ShareGroups(sender)))?;
+        groups.await.map_err(|_| Stopped)
     }
 
     async fn control(

@@ -306,6 +306,9 @@ impl Worker {
             Control::Sizes(done) => {
                 let _ = done.send(self.logs.sizes());
             }
+            Control::ShareGroups(done) => {
+                let _ = done.send(self.shard.share_groups().collect());
+            }
             Control::Stop(done) => self.stopping = Some(done),
         }
     }

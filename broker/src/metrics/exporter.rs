@@ -9,7 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{REQUEST_SECONDS, SECONDS_BUCKETS, describe};
+use super::{REQUEST_SECONDS, SECONDS_BUCKETS, describe, share};
+use crate::executor::ShardHandle;
 
 /// Longest request head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -32,17 +33,26 @@ pub enum ExporterError {
 ///
 /// # Errors
 /// Where this process records metrics already.
-pub fn serve(listener: TcpListener, stopping: watch::Receiver<bool>) -> Result<(), ExporterError> {
+pub fn serve(
+    listener: TcpListener,
+    shard: ShardHandle,
+    stopping: watch::Receiver<bool>,
+) -> Result<(), ExporterError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(REQUEST_SECONDS.to_owned()), &SECONDS_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|_| ExporterError::Taken)?;
     describe();
-    tokio::spawn(run(listener, handle, stopping));
+    tokio::spawn(run(listener, handle, shard, stopping));
     Ok(())
 }
 
-async fn run(listener: TcpListener, handle: PrometheusHandle, mut stopping: watch::Receiver<bool>) {
+async fn run(
+    listener: TcpListener,
+    handle: PrometheusHandle,
+    shard: ShardHandle,
+    mut stopping: watch::Receiver<bool>,
+) {
     let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
     loop {
         let accepted = tokio::select! {
@@ -56,14 +66,14 @@ async fn run(listener: TcpListener, handle: PrometheusHandle, mut stopping: watc
         match accepted {
             // One at a time: a reader that stalls costs the others at most EXCHANGE_MAX.
             Ok((stream, _)) => {
-                let _ = timeout(EXCHANGE_MAX, exchange(stream, &handle)).await;
+                let _ = timeout(EXCHANGE_MAX, exchange(stream, &handle, &shard)).await;
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn exchange(mut stream: TcpStream, handle: &PrometheusHandle) -> io::Result<()> {
+async fn exchange(mut stream: TcpStream, handle: &PrometheusHandle, shard: &ShardHandle) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() >= HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
@@ -71,7 +81,12 @@ async fn exchange(mut stream: TcpStream, handle: &PrometheusHandle) -> io::Resul
         }
     }
     let (status, body) = match head.strip_prefix(b"GET /metrics") {
-        Some([b' ' | b'?', ..]) => ("200 OK", handle.render()),
+        Some([b' ' | b'?', ..]) => {
+            let mut page = handle.render();
+            // A broker that is stopping has no more to tell of them.
+            page.push_str(&share::page(&shard.share_groups().await.unwrap_or_default()));
+            ("200 OK", page)
+        }
         _ => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
     };
     let answer = format!(

@@ -137,6 +137,9 @@ pub const ALL: Fetch<'static> = Fetch {
     acks: &[],
 };
 
+/// [`ALL`] for records that are sure to come, however busy the machine is.
+pub const PATIENT: Fetch<'static> = Fetch { wait_ms: 5_000, ..ALL };
+
 /// A renewal that fetches nothing.
 pub const NOTHING: Fetch<'static> = Fetch { wait_ms: 0, min_bytes: 0, max_bytes: 0, max_records: 0, ..ALL };
 

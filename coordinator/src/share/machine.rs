@@ -90,6 +90,33 @@ pub struct SharePartitionView {
     pub counters: ShareCounters,
 }
 
+/// Where a share group stands: sums over its share-partitions that are in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareGroupView {
+    /// Share-partitions in memory.
+    pub partitions: usize,
+    /// Share-partitions that grant less than the log holds, since a bound is hit.
+    pub bound: usize,
+    /// Share-partitions whose state the disk refuses.
+    pub broken: usize,
+    /// Members that heartbeat.
+    pub members: usize,
+    /// Records that are not done.
+    pub lag: i64,
+    /// Records in members' hands.
+    pub out: usize,
+    /// Records, about, that could be delivered now.
+    pub ready: usize,
+    /// Keys that are leased to a member.
+    pub leased_keys: usize,
+    /// Keys that wait for a retry.
+    pub delayed: usize,
+    /// Memory, about, in bytes.
+    pub heap_bytes: u64,
+    /// What happened since each came into memory.
+    pub counters: ShareCounters,
+}
+
 /// All share groups of a shard. `S` names bytes of a log.
 #[derive(Debug)]
 pub struct ShareMachine<S> {
@@ -336,6 +363,31 @@ impl<S: Slice> ShareMachine<S> {
             bound: if part.locks_are_full() { Some(Bound::RecordLocks) } else { part.scan_bound() },
             heap_bytes: part.heap_bytes(),
             counters: part.counters,
+        })
+    }
+
+    /// Where every share group stands, by name.
+    pub fn group_views(&self, logs: &LogTable) -> impl Iterator<Item = (Arc<str>, ShareGroupView)> {
+        self.groups.values().map(|group| {
+            let mut view = ShareGroupView {
+                members: group.live.as_ref().map_or(0, BTreeSet::len),
+                ..ShareGroupView::default()
+            };
+            for part in group.parts.iter().filter_map(|part| self.parts.get(part)) {
+                view.broken += usize::from(matches!(part.state, PartState::Broken(_)));
+                let Some(open) = part.open() else { continue };
+                let end = upper(logs, &group.config, part.id);
+                view.partitions += 1;
+                view.bound += usize::from(open.locks_are_full() || open.scan_bound().is_some());
+                view.lag += open.lag(end);
+                view.out += open.out;
+                view.ready += open.queue().ready_len();
+                view.leased_keys += open.queue().leased_keys();
+                view.delayed += open.waits.len();
+                view.heap_bytes += open.heap_bytes();
+                view.counters.add(&open.counters);
+            }
+            (Arc::clone(&group.name), view)
         })
     }
 

@@ -24,7 +24,7 @@ pub(crate) mod snapshot;
 pub(crate) mod window;
 
 pub use limits::ShareLimits;
-pub use machine::{LeftBy, ShareCommand, ShareMachine, SharePartitionView};
+pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareMachine, SharePartitionView};
 pub use observe::Bound;
 
 /// In what order a share group's records go out (`sluice.share.order`).
@@ -152,6 +152,19 @@ pub struct ShareCounters {
 }
 
 impl ShareCounters {
+    /// Adds what another counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.granted += other.granted;
+        self.accepted += other.accepted;
+        self.archived += other.archived;
+        self.corrupt += other.corrupt;
+        self.recalled += other.recalled;
+        self.acknowledged_recalled += other.acknowledged_recalled;
+        self.gap_releases += other.gap_releases;
+        self.locks_expired += other.locks_expired;
+        self.left_log += other.left_log;
+    }
+
     pub(crate) fn settled(&mut self, how: event::Settlement) {
         match how {
             event::Settlement::Accepted => self.accepted += 1,

@@ -133,6 +133,19 @@ fn a09_one_directory_with_every_partition() {
 }
 
 #[test]
+fn w13_the_newest_version_says_that_no_directory_is_cordoned() {
+    let mut fixture = Fixture::start();
+    fixture.topic("a", 1);
+    // The second codec ends with version 4; version 5 has one byte more, behind the sizes (KIP-1066).
+    let all = [0, 0];
+    let mut four = fixture.client.exchange(35, 4, 2, &all).to_vec();
+    let five = fixture.client.exchange(35, 5, 2, &all);
+    four[3] = five[3];
+    let tags = four.split_off(four.len() - 2);
+    assert_eq!(five[..].to_vec(), [four, vec![0], tags].concat());
+}
+
+#[test]
 fn f21_offset_for_leader_epoch() {
     let mut fixture = Fixture::start();
     fixture.topic("t", 1);

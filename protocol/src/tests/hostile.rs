@@ -84,6 +84,30 @@ fn b02_counts_beyond_the_bytes_that_remain_allocate_nothing() {
 }
 
 #[test]
+fn b02_a_count_in_any_place_stays_within_its_memory() {
+    // 2^31 − 1 and a million as int32, 2^31 − 2 and 2^32 − 2 as compact counts.
+    let counts: [&[u8]; 4] = [
+        &[0x7f, 0xff, 0xff, 0xff],
+        &[0x00, 0x0f, 0x42, 0x40],
+        &[0xff, 0xff, 0xff, 0xff, 0x07],
+        &[0xff, 0xff, 0xff, 0xff, 0x0f],
+    ];
+    for api in APIS {
+        for version in api.min..=api.max {
+            for seed in 0..2 {
+                let body = samples::random(api.key, version, seed);
+                for at in 0..body.len() {
+                    for count in counts {
+                        let behind = body.get(at + count.len()..).unwrap_or_default();
+                        let _ = decode(api.key, version, &[&body[..at], count, behind].concat());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn b02_header_tag_count_is_bounded() {
     let frame = [&[0, 3, 0, 12, 0, 0, 0, 7, 0xff, 0xff][..], &[0x80, 0x80, 0x80, 0x80, 0x08]].concat();
     let (result, peak) = peak_bytes(|| RequestHeader::decode(&Bytes::from(frame)));
