@@ -103,7 +103,8 @@ impl KeyIndexFacts {
 pub struct KeyIndexStep {
     /// Bytes of log read.
     pub bytes: u64,
-    /// Whether there is more to do. `false` until the next start, unless an index turns out to be damaged.
+    /// Whether there is more to do. Once `false`, appends are followed; an index that turns out to be damaged or cannot
+    /// be written needs steps again, and then [`KeyIndexFacts::is_complete`] is false.
     pub more: bool,
 }
 
