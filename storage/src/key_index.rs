@@ -7,6 +7,7 @@
 //! Invariant: an index that is answered from agrees with its segment: topic, partition, base offset, covered size,
 //! and the leader epoch at the end of every block. What does not is dropped and made anew.
 
+mod answer;
 mod bits;
 mod block;
 mod build;
