@@ -13,6 +13,7 @@ use records::ids::Offset;
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, DiskFile, join};
 use crate::index::{OffsetIndex, TimeIndex, offset, time};
+use crate::key_index;
 use crate::lazy_file::LazyFile;
 use crate::options::{LogConfig, WALK_WINDOW_BYTES};
 use crate::walk::{Step, Walk};
@@ -27,6 +28,8 @@ pub(crate) struct Segment {
     log: LazyFile,
     offsets: OffsetIndex,
     times: TimeIndex,
+    /// The key index, which goes with the segment; what is in it is the key index's affair.
+    keys: LazyFile,
     largest: Option<Largest>,
     since_index: u64,
     first_timestamp: Option<i64>,
@@ -80,6 +83,7 @@ impl Segment {
             log: file(".log"),
             offsets: OffsetIndex::new(base, file(".index"), found.index.unwrap_or(0)),
             times: TimeIndex::new(base, file(".timeindex"), found.time_index.unwrap_or(0)),
+            keys: file(key_index::SUFFIX),
             largest: None,
             since_index: 0,
             first_timestamp: None,
@@ -306,7 +310,13 @@ impl Segment {
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         self.log.remove()?;
         self.offsets.remove()?;
-        self.times.remove()
+        self.times.remove()?;
+        self.remove_keys()
+    }
+
+    /// Removes the key index's file.
+    pub(crate) fn remove_keys(&mut self) -> io::Result<()> {
+        self.keys.remove()
     }
 
     /// Gives the open files up.
