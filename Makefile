@@ -3,10 +3,10 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim image compose-test bench bench-footprint clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim image compose-test bench bench-footprint bench-kafka-produce bench-kafka-consume clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 build: ## build the release binary, target/release/sluice
 	$(CARGO) build --release -p sluice-broker
@@ -51,6 +51,10 @@ bench: ## criterion benches of the parts
 
 bench-footprint: build ## start-up time and idle memory, beside Apache Kafka's
 	SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run -q -p sluice-benches --bin footprint
+
+bench-kafka-produce bench-kafka-consume: build ## throughput and CPU beside Apache Kafka's, by its own perf tools
+	SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run -q -p sluice-benches --bin throughput -- \
+	  $(patsubst bench-kafka-%,%,$@)
 
 image: ## build both images of docker-compose.yml
 	docker/stage.sh

@@ -240,6 +240,7 @@ impl Logs {
         self.retired.add_files(&**self.data_dir.disk(), retired, delay_ms);
         // What is cached may hold records that are gone.
         self.cache.forget(id);
+        self.key_cache.forget(id);
         finished
     }
 

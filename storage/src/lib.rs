@@ -2,7 +2,8 @@
 //!
 //! On disk it is Kafka: `<topic>-<partition>/` with `.log`, `.index`, `.timeindex`, producer `.snapshot`s,
 //! `leader-epoch-checkpoint` and `partition.metadata`, and Kafka's checkpoint files at the root. What Kafka has no
-//! place for stands beside: `.producers` (five batches a producer), `share-<n>.<g>.events`, the metadata store.
+//! place for stands beside: `.producers` (five batches a producer), `.keyindex` (the key hash of every record),
+//! `share-<n>.<g>.events`, the metadata store.
 //!
 //! Owner: [`Logs`] belongs to one thread. Inputs: validated batches, offsets, the time. Outputs: file ranges
 //! ([`LogSlice`]), batches, jobs to sync ([`SyncJob`]), to compact ([`CleanJob`]) and to remove ([`RemoveJob`]). It knows bytes, offsets and files; never requests, groups or
@@ -20,6 +21,7 @@ mod events;
 mod flush;
 mod index;
 pub mod inspect;
+mod key_index;
 mod lazy_file;
 mod leader_epochs;
 mod log;
@@ -41,6 +43,9 @@ pub use disk::{Disk, DiskFile, OsDisk, SimDisk};
 pub use error::{AppendError, DeleteError, ReadError, SelectError, StorageError};
 pub use event_log::{EventsFacts, Replay};
 pub use flush::{SyncJob, SyncResult};
+pub use key_index::{
+    KeyFilter, KeyHashes, KeyIndexFacts, KeyIndexStep, KeyMatches, KeyedRecord, LastKeyMatch, keyless_place,
+};
 pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
 pub use logs::{FoundPartition, Logs};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};

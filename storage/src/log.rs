@@ -6,6 +6,7 @@
 
 mod clean;
 mod damage;
+mod keys;
 mod read;
 mod recovery;
 mod retention;
@@ -28,6 +29,7 @@ use crate::batch_header::BatchHeader;
 use crate::data_dir::base64;
 use crate::disk::{Disk, is_full, join};
 use crate::error::{AppendError, IoContext, StorageError};
+use crate::key_index::KeyIndex;
 use crate::leader_epochs::LeaderEpochs;
 use crate::options::LogConfig;
 use crate::producer_state::{ProducerState, Verdict};
@@ -115,6 +117,8 @@ pub(crate) struct PartitionLog {
     epochs: LeaderEpochs,
     snapshots: BTreeSet<Offset>,
     events: BTreeSet<u64>,
+    /// The key index, where it is on.
+    keys: Option<Box<KeyIndex>>,
     dirty: Dirty,
     poisoned: bool,
     cursors: VecDeque<Cursor>,
@@ -321,6 +325,9 @@ impl PartitionLog {
         if !std::mem::take(&mut self.touched) {
             self.segments.iter_mut().for_each(Segment::close);
             self.opened.clear();
+            if let Some(keys) = &mut self.keys {
+                keys.rest();
+            }
         }
     }
 

@@ -15,12 +15,13 @@ use crate::disk::Disk;
 use crate::error::{AppendError, DeleteError, IoContext, ReadError, StorageError};
 use crate::event_log::EventLog;
 use crate::flush::{self, SyncJob, SyncResult};
+use crate::key_index::KeyCache;
 use crate::log::{
     Appended, DELETED, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset,
     remove_directory, stored_topic_id,
 };
 use crate::metadata::Boot;
-use crate::options::{LogConfig, Options, SYNC_FILES_MAX};
+use crate::options::{KEY_CACHE_BYTES_MAX, LogConfig, Options, SYNC_FILES_MAX};
 use crate::retired::Retired;
 
 /// A partition directory as it was found.
@@ -42,6 +43,7 @@ pub struct Logs {
     boot: Boot,
     pub(crate) logs: BTreeMap<PartitionId, OpenLog>,
     pub(crate) cache: BatchCache,
+    pub(crate) key_cache: KeyCache,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
     ends: OffsetCheckpoint,
@@ -76,6 +78,7 @@ impl Logs {
             jobs: Jobs::default(),
             retired: Retired::default(),
             cache: BatchCache::new(options.batch_cache_bytes),
+            key_cache: KeyCache::new(KEY_CACHE_BYTES_MAX),
             options,
             boot,
             logs: BTreeMap::new(),
@@ -174,6 +177,7 @@ impl Logs {
         let mut open = self.logs.remove(&id).ok_or(StorageError::UnknownPartition)?;
         self.jobs.cancel(id);
         self.cache.forget(id);
+        self.key_cache.forget(id);
         self.forget(&open.name)?;
         if let Some(directory) = open.log.delete()? {
             self.retired.add_directory(&**self.data_dir.disk(), directory, open.log.delete_delay_ms());
@@ -206,17 +210,11 @@ impl Logs {
     pub fn append(
         &mut self,
         id: PartitionId,
-        mut batch: BytesMut,
+        batch: BytesMut,
         origin: Origin,
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
-        let open = self.logs.get_mut(&id).ok_or(AppendError::UnknownPartition)?;
-        let poisoned = open.log.is_poisoned();
-        let appended = open.log.append(&mut batch, origin, now_ms);
-        if !poisoned && open.log.is_poisoned() {
-            self.data_dir.note_failed_sync();
-        }
-        appended
+        self.append_with_keys(id, batch, None, origin, now_ms)
     }
 
     /// Where the batches are from the one that holds `from` on, below `upper` (a high watermark or last stable

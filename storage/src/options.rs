@@ -42,6 +42,37 @@ pub const MARKER_BYTES_MAX: u64 = 4 * 1024;
 pub const DEDUPE_BYTES_MIN: usize = 1024;
 /// Files that wait for their deletion; beyond it the oldest go at once.
 pub const RETIRED_MAX: usize = 100_000;
+/// Records of one block of a key index. With the offsets that it spans it bounds what of an index that grows is in
+/// memory: about half a MiB.
+pub const KEY_BLOCK_RECORDS_MAX: usize = 65_536;
+/// Offsets that a block spans at most, holes included.
+pub const KEY_BLOCK_SPAN_MAX: u32 = 262_144;
+/// Damaged stretches that one block names.
+pub const KEY_BLOCK_DAMAGES_MAX: usize = 64;
+/// A last block of fewer records is made anew when an index goes on growing: many stops leave no crumbs.
+pub const KEY_BLOCK_MERGE_RECORDS: u32 = 8_192;
+/// Records that a bucket of a block, the piece that is read and checked at once, is meant to hold.
+pub const KEY_BUCKET_RECORDS: usize = 256;
+/// Distinct keys up to which a bucket stores a repeated hash once.
+pub const KEY_BUCKET_DISTINCT_MAX: usize = 512;
+/// Buckets up to which a look-up reads them one by one; beyond, the whole block is decoded.
+pub const KEY_BUCKETS_READ_MAX: usize = 16;
+/// Ranges of the hash space of which each block says whether it holds a key in them.
+pub const KEY_RANGES: usize = 1024;
+/// Tables, directories and decoded blocks of key indexes in memory, in bytes, over all logs.
+pub const KEY_CACHE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Offsets or hashes that one look-up gives at most.
+pub const KEY_RESULTS_MAX: usize = 65_536;
+/// Blocks that one look-up reads at most.
+pub const KEY_LOOKUP_BLOCKS_MAX: usize = 1_024;
+/// Bytes of log that one look-up reads at most where there is no index.
+pub const KEY_LOOKUP_SCAN_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes of log read at once to index it.
+pub const KEY_SCAN_WINDOW_BYTES: u64 = 1024 * 1024;
+/// Index files that one building step opens at most to see whether they are whole.
+pub const KEY_STEP_LOADS_MAX: usize = 64;
+/// Index files of one log that stay open.
+pub const KEY_FILES_OPEN_MAX: usize = 16;
 
 const _: () = {
     assert!(BATCH_HEADER_BYTES == records::batch::HEADER_LEN);
@@ -53,6 +84,13 @@ const _: () = {
     assert!(EVENT_FRAME_BYTES_MAX < u32::MAX as usize);
     assert!(MARKER_BYTES_MAX > BATCH_HEADER_BYTES as u64);
     assert!(SEGMENT_BYTES_MAX + SEGMENT_BYTES_MIN < u32::MAX as u64);
+    assert!(KEY_BLOCK_SPAN_MAX as usize >= KEY_BLOCK_RECORDS_MAX);
+    assert!((KEY_BLOCK_MERGE_RECORDS as usize) < KEY_BLOCK_RECORDS_MAX);
+    assert!(KEY_BUCKET_RECORDS.is_power_of_two() && KEY_BUCKET_DISTINCT_MAX >= KEY_BUCKET_RECORDS);
+    assert!(KEY_RANGES.is_power_of_two() && KEY_RANGES.is_multiple_of(64));
+    // A decoded block takes nine bytes an offset, and must leave room for others.
+    assert!(KEY_BLOCK_SPAN_MAX as usize * 9 < KEY_CACHE_BYTES_MAX);
+    assert!(KEY_SCAN_WINDOW_BYTES <= KEY_LOOKUP_SCAN_BYTES);
 };
 
 /// Settings of a whole data directory.

@@ -14,6 +14,7 @@ use records::key_hash;
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, DiskFile, join};
 use crate::index::{OffsetIndex, TimeIndex, offset, time};
+use crate::key_index;
 use crate::lazy_file::LazyFile;
 use crate::options::{LogConfig, WALK_WINDOW_BYTES};
 use crate::walk::{Step, Walk};
@@ -25,7 +26,7 @@ pub(crate) use locate::Place;
 pub(crate) const FILES: [&str; 3] = [".index", ".timeindex", ".log"];
 /// Suffixes of what may stand beside a segment and can be made again from it, or says of it only what compaction
 /// makes untrue: it goes with the file that it speaks of.
-pub(crate) const SIDECARS: [&str; 2] = [".txnindex", ".keyindex"];
+pub(crate) const SIDECARS: [&str; 2] = [".txnindex", key_index::SUFFIX];
 
 /// The files of one segment.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(crate) struct Segment {
     log: LazyFile,
     offsets: OffsetIndex,
     times: TimeIndex,
+    /// The key index, which goes with the segment; what is in it is the key index's affair.
+    keys: LazyFile,
     largest: Option<Largest>,
     since_index: u64,
     first_timestamp: Option<i64>,
@@ -98,6 +101,7 @@ impl Segment {
             log: file(".log"),
             offsets: OffsetIndex::new(base, file(".index"), found.index.unwrap_or(0)),
             times: TimeIndex::new(base, file(".timeindex"), found.time_index.unwrap_or(0)),
+            keys: file(key_index::SUFFIX),
             largest: None,
             since_index: 0,
             first_timestamp: None,
@@ -386,6 +390,7 @@ impl Segment {
         self.log.remove()?;
         self.offsets.remove()?;
         self.times.remove()?;
+        self.remove_keys()?;
         remove_sidecars(&*self.disk, &self.directory, self.base)
     }
 
@@ -393,8 +398,14 @@ impl Segment {
     /// them. Whoever has the log file open can read it to the end.
     pub(crate) fn retire(&mut self) -> io::Result<Vec<String>> {
         let retired = [self.log.retire()?, self.offsets.retire()?, self.times.retire()?];
+        self.remove_keys()?;
         remove_sidecars(&*self.disk, &self.directory, self.base)?;
         Ok(retired.into_iter().flatten().collect())
+    }
+
+    /// Removes the key index's file.
+    pub(crate) fn remove_keys(&mut self) -> io::Result<()> {
+        self.keys.remove()
     }
 
     /// Gives the open files up.

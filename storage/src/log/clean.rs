@@ -50,7 +50,7 @@ impl PartitionLog {
         let range = self.log_start..=self.end;
         // A checkpoint outside of the log is none: all of it counts as new.
         let first_dirty = cleaned_to.filter(|offset| range.contains(offset)).unwrap_or(self.log_start);
-        let dirty = self.segment_of(first_dirty).min(active);
+        let dirty = self.segment_of(first_dirty).unwrap_or(active).min(active);
         let mut uncleanable = self.facts().last_stable.min(self.segments[active].base());
         let lag_ms = self.config.min_compaction_lag_ms;
         if lag_ms > 0 {
@@ -63,7 +63,7 @@ impl PartitionLog {
                 }
             }
         }
-        let segments = self.segment_of(uncleanable.max(first_dirty)).min(active);
+        let segments = self.segment_of(uncleanable.max(first_dirty)).unwrap_or(active).min(active);
         let bytes = |segments: &[Segment]| segments.iter().map(Segment::size).sum::<u64>();
         let clean =
             bytes(&self.segments[..self.segments.partition_point(|found| found.base() < first_dirty)]);
@@ -90,11 +90,6 @@ impl PartitionLog {
             }
         }
         Ok(false)
-    }
-
-    /// The index of the segment that holds `offset`.
-    fn segment_of(&self, offset: Offset) -> usize {
-        self.segments.partition_point(|segment| segment.base() <= offset).saturating_sub(1)
     }
 
     /// All segments, the active one last.

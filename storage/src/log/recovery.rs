@@ -15,6 +15,7 @@ use crate::data_dir::from_base64;
 use crate::disk::{Disk, DiskFile, Entry, join};
 use crate::error::{IoContext, StorageError};
 use crate::event_log;
+use crate::key_index;
 use crate::leader_epochs::LeaderEpochs;
 use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX, WALK_WINDOW_BYTES};
 use crate::producer_state::{ProducerState, SNAPSHOT};
@@ -67,6 +68,7 @@ impl PartitionLog {
             epochs: LeaderEpochs::default(),
             snapshots: BTreeSet::new(),
             events: BTreeSet::new(),
+            keys: None,
             dirty: Dirty::default(),
             bytes: 0,
             poisoned: false,
@@ -169,6 +171,7 @@ impl PartitionLog {
         for entry in entries {
             let name = entry.name.as_str();
             let index = base_of(name, ".index").or_else(|| base_of(name, ".timeindex"));
+            let index = index.or_else(|| base_of(name, key_index::SUFFIX));
             let orphan = index.is_some_and(|base| !found.contains_key(&base));
             if orphan || name.ends_with(".tmp") {
                 let path = join(&self.directory, name);

@@ -99,6 +99,9 @@ impl PartitionLog {
         }
         self.dirty.directories.insert(self.directory.clone());
         let base = self.segments[0].base();
+        if let Some(keys) = &mut self.keys {
+            keys.keep_from(base);
+        }
         let below: Vec<Offset> = self.snapshots.range(..base).copied().collect();
         below.into_iter().for_each(|at| self.remove_snapshot(at));
         Ok(())

@@ -79,7 +79,11 @@ impl PartitionLog {
         self.dirty.directories.insert(self.directory.clone());
         // They name positions and segments of before.
         self.cursors.clear();
-        self.opened.retain(|base| !new.replaced.iter().any(|(replaced, _)| replaced == base));
+        let bases: Vec<Offset> = new.replaced.iter().map(|(base, _)| *base).collect();
+        self.opened.retain(|base| !bases.contains(base));
+        if let Some(keys) = &mut self.keys {
+            keys.forget(&bases);
+        }
         self.drop_snapshots();
         self.changed = true;
         Ok(true)

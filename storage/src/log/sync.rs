@@ -83,6 +83,9 @@ impl PartitionLog {
 
     /// Ends all writing: seals, snapshots, writes epochs. The files that must be synced then.
     pub(crate) fn finish(&mut self) -> Result<Dirty, StorageError> {
+        if let Some(keys) = &mut self.keys {
+            keys.flush();
+        }
         if self.changed
             && let Some(active) = self.segments.last_mut()
         {

@@ -110,6 +110,21 @@ impl Segment {
         Ok(if matches!(step, Step::Batch(header, _) if header.last() == last) { position } else { 0 })
     }
 
+    /// The base offset of a batch from which on reading about `bytes` bytes leads past what lies below `upper`.
+    pub(crate) fn offset_before(&mut self, upper: Offset, bytes: u64, cleaned: Offset) -> io::Result<Offset> {
+        let end = match self.locate(upper - 1, cleaned)? {
+            Place::Batch(header, position) if header.base < upper => position + header.size,
+            Place::Batch(_, position) | Place::Damaged(position) => position,
+            Place::End => self.size,
+        };
+        let position = self.offsets.floor_position(end.saturating_sub(bytes))?;
+        // Where damage or a bad index hides it, the segment's beginning will do.
+        Ok(match self.walk(position, WALK_WINDOW_BYTES)?.step()? {
+            Step::Batch(header, _) if header.base < upper && position < end => header.base,
+            Step::Batch(..) | Step::End | Step::Broken(_) => self.base,
+        })
+    }
+
     /// From which position on a record with at least `timestamp` can be.
     pub(crate) fn position_for_time(&mut self, timestamp: i64) -> io::Result<u64> {
         match self.times.floor(timestamp)? {

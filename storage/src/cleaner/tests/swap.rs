@@ -1,8 +1,10 @@
 //! Compacted segments in the place of the old ones: at every moment a stop leaves the old ones or the new ones.
 
 use super::*;
+use crate::KeyFilter;
 use crate::inspect::{Depth, inspect};
 use crate::{AppendError, Origin};
+use records::key_hash;
 
 /// Three sealed segments, and an active one.
 fn filled(seed: u64, config: LogConfig) -> World {
@@ -116,6 +118,44 @@ fn open_readers_go_on_and_small_segments_become_one() {
     );
     let snapshots = files(&world).into_iter().filter(|name| name.ends_with(".snapshot")).count();
     assert!(snapshots <= 2, "snapshots go with their segments");
+}
+
+#[test]
+fn k65_the_key_index_tells_of_what_is_left() {
+    for indexed in [false, true] {
+        let mut world = filled(1, roomy());
+        let build =
+            |world: &mut World| while world.logs().build_key_index(partition(0), 1000).unwrap().more {};
+        if indexed {
+            world.logs().enable_key_index(partition(0)).unwrap();
+            build(&mut world);
+        }
+        let of = |world: &mut World, key: &str| {
+            let filter = KeyFilter::key(key_hash(key.as_bytes()));
+            let (mut from, mut found) = (Offset(0), Vec::new());
+            while from < Offset(61) {
+                let part =
+                    world.logs().key_matches(partition(0), filter, from, Offset(61), usize::MAX).unwrap();
+                found.extend(part.offsets);
+                from = part.next;
+            }
+            found
+        };
+        assert_eq!(of(&mut world, "k2").len(), 15);
+        clean(&mut world, NOW);
+        assert_eq!(of(&mut world, "k2"), [Offset(58)], "indexed: {indexed}");
+        build(&mut world);
+        assert_eq!(of(&mut world, "k2"), [Offset(58)]);
+        assert_eq!(of(&mut world, "active"), [Offset(60)]);
+        world.clean_restart();
+        if indexed {
+            world.logs().enable_key_index(partition(0)).unwrap();
+            assert_eq!(of(&mut world, "k1"), [Offset(57)]);
+            build(&mut world);
+        }
+        assert_eq!(of(&mut world, "k1"), [Offset(57)]);
+        assert_eq!(of(&mut world, "k9"), []);
+    }
 }
 
 #[test]
