@@ -167,14 +167,14 @@ impl Logs {
             Outcome::Synced(new) => self.finish_swap(&job, &new).map(|go_on| go_on && !is_cancelled),
             Outcome::Done => self.note_done(&job).map(|()| false),
             Outcome::Failed(error) => {
-                self.note_failure(&job, error);
+                self.note_failure(&job, &error);
                 Ok(false)
             }
         };
         match done {
             Ok(true) => return Some(job),
             Ok(false) => {}
-            Err(error) => self.note_failure(&job, CleanError::Io(std::io::Error::other(error))),
+            Err(error) => self.note_failure(&job, &CleanError::Io(std::io::Error::other(error))),
         }
         if let Some(base) = job.unfinished() {
             remove_cleaned(&**self.disk(), &job.plan.directory, base);
@@ -252,6 +252,7 @@ impl Logs {
         if advanced {
             self.cleaned.insert(open.name.clone(), until);
             open.cleaning.runs += 1;
+            open.cleaning.retry_at_ms = None;
         } else {
             open.cleaning.retry_at_ms = Some(now_ms.saturating_add(RETRY_MS));
         }
@@ -262,7 +263,7 @@ impl Logs {
         Ok(())
     }
 
-    fn note_failure(&mut self, job: &CleanJob, error: CleanError) {
+    fn note_failure(&mut self, job: &CleanJob, error: &CleanError) {
         let Some(open) = self.logs.get_mut(&job.partition()) else { return };
         let now_ms = self.jobs.running.get(&job.id).map_or(0, |running| running.now_ms);
         let log = open.log.directory().to_owned();

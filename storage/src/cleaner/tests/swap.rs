@@ -21,6 +21,9 @@ fn filled(seed: u64, config: LogConfig) -> World {
     world
 }
 
+/// No file.
+const NONE: [&str; 0] = [];
+
 /// Twenty of its records fit into a segment.
 fn roomy() -> LogConfig {
     LogConfig { segment_bytes: 3000, ..compacted() }
@@ -71,7 +74,7 @@ fn a_stop_at_any_step_loses_nothing_and_the_next_run_ends_it() {
                 let found = read(&mut world);
                 assert!(found.ends_with(&left()), "{stop}, step {steps}, seed {seed}: {found:?}");
                 assert_eq!(world.facts().end, Offset(61));
-                assert_eq!(unsettled(&world), [String::new(); 0], "{stop}, step {steps}, seed {seed}");
+                assert_eq!(unsettled(&world), NONE, "{stop}, step {steps}, seed {seed}");
                 let bytes: u64 = world
                     .disk()
                     .list("t-0")
@@ -269,7 +272,7 @@ fn a_deleted_topic_stops_its_compaction_and_a_new_one_of_its_name_is_not_touched
         put(&mut world, "active", "new");
         assert!(world.logs().clean_job(NOW).is_none(), "not while the old one may write there");
         assert!(world.logs().clean_done(job.run(u64::MAX)).is_none());
-        assert_eq!(unsettled(&world), [String::new(); 0], "step {steps}");
+        assert_eq!(unsettled(&world), NONE, "step {steps}");
         assert_eq!(read(&mut world).len(), 21);
         assert_eq!(clean(&mut world, NOW), 1);
         assert_eq!(keys(&read(&mut world)), [(18, "n0"), (19, "n1"), (20, "active")]);
@@ -291,7 +294,7 @@ fn segments_that_are_deleted_meanwhile_are_not_brought_back() {
             job = world.logs().clean_done(next.run(1));
         }
         assert_eq!(world.facts().log_start, Offset(45));
-        assert_eq!(unsettled(&world), [String::new(); 0], "step {steps}");
+        assert_eq!(unsettled(&world), NONE, "step {steps}");
         assert!(records_of(&world.read_all(Offset(45))).ends_with(&left()));
         world.power_cut();
         assert_eq!(world.facts().log_start, Offset(45));
@@ -308,7 +311,7 @@ fn r08_a_full_disk_puts_compaction_off() {
     assert!(found.len() > 5 && found.ends_with(&left()), "{found:?}");
     let unfinished: Vec<String> =
         unsettled(&world).into_iter().filter(|name| !name.ends_with(".deleted")).collect();
-    assert_eq!(unfinished, [String::new(); 0], "it leaves nothing behind");
+    assert_eq!(unfinished, NONE, "it leaves nothing behind");
     assert_eq!(world.logs().cleaning_facts(partition(0)).unwrap().uncleanable, None);
     assert!(!clean_once(&mut world, NOW + 1, STEP_BYTES), "not again at once");
     world.sim.set_capacity(u64::MAX);
@@ -336,7 +339,7 @@ fn a_log_that_cannot_be_compacted_is_left_alone_and_others_go_on() {
     assert_eq!(world.logs().cleaning_facts(partition(1)).unwrap().cleaned_to, Some(Offset(20)));
     assert_eq!(world.logs().uncleanable_count(), 1);
     assert!(world.logs().clean_job(NOW + 1_000_000).is_none());
-    assert_eq!(unsettled(&world), [String::new(); 0]);
+    assert_eq!(unsettled(&world), NONE);
     put(&mut world, "still", "writable");
 }
 
