@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use integration_tests::foreign::KafkaTools;
 use integration_tests::process::Finished;
+use integration_tests::real_time::wait_until;
 use integration_tests::test_broker::TestBroker;
 
 const GROUP_LIMIT: Duration = Duration::from_secs(60);
@@ -187,7 +188,7 @@ fn share_groups_shows_offsets_members_and_state() {
 
     let arguments = ["--topic", "t", "--group", "workers"];
     let consumer = bench.tools.spawn("console-share-consumer", &bench.broker.bootstrap(), &arguments);
-    let seen = integration_tests::real_time::wait_until(GROUP_LIMIT, || {
+    let seen = wait_until(GROUP_LIMIT, || {
         rows(&bench.ok("share-groups --describe --group workers --members"), "GROUP").len() == 1
     });
     assert!(seen, "no member shows up: {}", consumer.stderr());
