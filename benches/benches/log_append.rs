@@ -20,15 +20,20 @@ fn logs(disk: &Arc<dyn Disk>) -> Logs {
     let data_dir = DataDir::open(Arc::clone(disk)).expect("a fresh directory can be locked");
     let mut logs = Logs::open(data_dir, Options::default(), Boot { boot: 1, leader_epoch: 0 })
         .expect("a fresh directory opens");
-    logs.open_partition(PARTITION, "bench", LogConfig::default()).expect("a fresh partition opens");
+    logs.open_partition(PARTITION, "bench", config()).expect("a fresh partition opens");
     logs
+}
+
+/// Deleted files give their room back at once.
+fn config() -> LogConfig {
+    LogConfig { file_delete_delay_ms: 0, ..LogConfig::default() }
 }
 
 /// Drops what was written before it becomes too much for the page cache.
 fn make_room(logs: &mut Logs) {
     if logs.facts(PARTITION).is_some_and(|facts| facts.bytes > FILE_BYTES_MAX) {
         logs.delete_partition(PARTITION).expect("an open partition can be deleted");
-        logs.open_partition(PARTITION, "bench", LogConfig::default()).expect("a fresh partition opens");
+        logs.open_partition(PARTITION, "bench", config()).expect("a fresh partition opens");
     }
 }
 

@@ -25,6 +25,9 @@ pub type Overrides = BTreeMap<String, String>;
 /// Memory for requests where `queued.max.request.bytes` is −1 (which means no bound in Kafka; here everything has one).
 const REQUEST_MEMORY_BYTES: u64 = 512 << 20;
 
+/// Least memory for keys of one compaction (`Cleaner`, "dedupe buffer").
+const DEDUPE_BYTES_MIN: i64 = 1 << 20;
+
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
 pub struct CommandLine {
@@ -112,6 +115,10 @@ pub struct Config {
     pub auto_create_topics: bool,
     /// Partitions of `__consumer_offsets`.
     pub offsets_partitions: i32,
+    /// Bytes that compaction reads and writes in a second.
+    pub cleaner_bytes_per_second: f64,
+    /// How full the memory for keys may become, 0 to 1.
+    pub cleaner_load_factor: f64,
 }
 
 impl Config {
@@ -229,6 +236,14 @@ impl Config {
                     .to_owned(),
             ));
         }
+        let cleaner_threads = raw.number("log.cleaner.threads");
+        // As in Kafka: less could not hold the keys of a few large batches.
+        if raw.number("log.cleaner.dedupe.buffer.size") / cleaner_threads.max(1) < DEDUPE_BYTES_MIN {
+            return Err(ConfigError::Contradiction(
+                "log.cleaner.dedupe.buffer.size must be at least 1 MiB per thread of log.cleaner.threads"
+                    .to_owned(),
+            ));
+        }
         Ok(Self {
             listen,
             advertise,
@@ -244,6 +259,8 @@ impl Config {
             partitions_default: raw.small("num.partitions"),
             auto_create_topics: raw.text("auto.create.topics.enable") == Some("true"),
             offsets_partitions: raw.small("offsets.topic.num.partitions"),
+            cleaner_bytes_per_second: raw.real("log.cleaner.io.max.bytes.per.second"),
+            cleaner_load_factor: raw.real("log.cleaner.io.buffer.load.factor"),
             set,
             without_effect,
         })
@@ -333,6 +350,10 @@ impl<'a> Raw<'a> {
     }
 
     fn number(&self, name: &str) -> i64 {
+        self.text(name).and_then(|text| text.parse().ok()).expect("a number with a default, checked when set")
+    }
+
+    fn real(&self, name: &str) -> f64 {
         self.text(name).and_then(|text| text.parse().ok()).expect("a number with a default, checked when set")
     }
 

@@ -1,8 +1,9 @@
 //! The local executor: the shard's thread, and the threads that serve its I/O.
 //!
 //! One thread owns the shard and the logs and serves what the shard submits through [`serve`], in order. What would
-//! hold it up runs on small pools: syncs, and reads of ranges that are not in memory.
+//! hold it up runs on small pools: syncs, reads of ranges that are not in memory, compaction, and deletes of files.
 
+mod cleaning;
 mod control;
 mod data;
 pub mod flush;
@@ -14,6 +15,7 @@ mod replies;
 pub mod serve;
 mod thread;
 
+pub use cleaning::CleaningPace;
 pub use control::{OpenPartition, Refused};
 pub use data::{Data, FileRange};
 pub use handle::{Pending, Reply, ShardHandle, Stopped};

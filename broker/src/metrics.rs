@@ -23,6 +23,11 @@ const PANICS: &str = "sluice_handler_panics_total";
 const APPENDED_BYTES: &str = "sluice_appended_bytes_total";
 const SYNCS: &str = "sluice_syncs_total";
 const COLD_READS: &str = "sluice_cold_reads_total";
+const COMPACTION_READ_BYTES: &str = "sluice_compaction_read_bytes_total";
+const COMPACTION_WRITTEN_BYTES: &str = "sluice_compaction_written_bytes_total";
+const COMPACTIONS: &str = "sluice_compactions_total";
+const COMPACTION_LAST: &str = "sluice_compaction_last_end_seconds";
+const UNCLEANABLE_LOGS: &str = "sluice_compaction_uncleanable_logs";
 
 /// Upper bounds of the buckets of [`REQUEST_SECONDS`]: from what a cached answer takes to a long poll.
 const SECONDS_BUCKETS: [f64; 10] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0];
@@ -95,6 +100,19 @@ pub fn cold_read() {
     counter!(COLD_READS).increment(1);
 }
 
+/// A step of a compaction was done.
+pub fn compacted(read: u64, written: u64) {
+    counter!(COMPACTION_READ_BYTES).increment(read);
+    counter!(COMPACTION_WRITTEN_BYTES).increment(written);
+}
+
+/// A compaction has come to its end, good or bad.
+pub fn compaction_ended(now_ms: i64, uncleanable: usize) {
+    counter!(COMPACTIONS).increment(1);
+    gauge!(COMPACTION_LAST).set(now_ms as f64 / 1000.0);
+    gauge!(UNCLEANABLE_LOGS).set(uncleanable as f64);
+}
+
 fn describe() {
     describe_gauge!(CONNECTIONS, "Connections that are open");
     describe_counter!(CONNECTIONS_CLOSED, "Connections that ended, by reason");
@@ -110,4 +128,12 @@ fn describe() {
     describe_counter!(APPENDED_BYTES, Unit::Bytes, "Bytes of batches that were stored");
     describe_counter!(SYNCS, "Syncs of partitions");
     describe_counter!(COLD_READS, "Fetches that waited for the disk");
+    describe_counter!(COMPACTION_READ_BYTES, Unit::Bytes, "Bytes that log compaction read");
+    describe_counter!(COMPACTION_WRITTEN_BYTES, Unit::Bytes, "Bytes that log compaction wrote");
+    describe_counter!(COMPACTIONS, "Compactions of a log that ended");
+    describe_gauge!(COMPACTION_LAST, Unit::Seconds, "When the last of them ended, in seconds since 1970");
+    describe_gauge!(
+        UNCLEANABLE_LOGS,
+        "Logs that could not be compacted and are left alone until the restart"
+    );
 }

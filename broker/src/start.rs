@@ -9,7 +9,7 @@ use coordinator::group::GroupLimits;
 use coordinator::limits::Limits;
 use coordinator::share::ShareLimits;
 use coordinator::time::Micros;
-use storage::{DataDir, Disk, Logs, Metadata, Options, OsDisk, StorageError};
+use storage::{CleanerOptions, DataDir, Disk, Logs, Metadata, Options, OsDisk, StorageError};
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ use crate::catalog::{Catalog, Image, Topic};
 use crate::clock::Clock;
 use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
-use crate::executor::{Executor, Parts, Refused, ShardHandle, serve};
+use crate::executor::{CleaningPace, Executor, Parts, Refused, ShardHandle, serve};
 use crate::fetch_session::FetchSessions;
 use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections};
@@ -31,6 +31,11 @@ const BACKLOG: u32 = 4_096;
 
 /// Old records are looked for at least this often, so that a short retention is kept.
 const RETENTION_EVERY_MAX_MS: i64 = 5_000;
+
+/// Where no log needs compaction all of them are looked at again no sooner than this.
+const CLEANER_BACKOFF_MS_MIN: i64 = 10;
+/// Least bytes that a compaction reads and writes at once.
+const CLEANER_IO_BYTES_MIN: usize = 64 << 10;
 
 /// Why a broker does not start, or did not end in order.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +105,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         retention_every: Micros::from_ms(
             config.number("log.retention.check.interval.ms").min(RETENTION_EVERY_MAX_MS),
         ),
+        cleaning: CleaningPace {
+            enabled: config.text("log.cleaner.enable") == Some("true"),
+            bytes_per_second: config.cleaner_bytes_per_second,
+            backoff: Micros::from_ms(config.number("log.cleaner.backoff.ms").max(CLEANER_BACKOFF_MS_MIN)),
+            threads: cleaner_options(&config).jobs_max,
+        },
     })
     .map_err(StartError::Thread)?;
     let shard = executor.handle();
@@ -178,6 +189,10 @@ fn open(config: &Config) -> Result<Opened, StartError> {
         cluster_id: cluster_id.clone(),
         directory_id: entropy::random_bytes(),
         producer_expiry_ms: config.number("producer.id.expiration.ms"),
+        cleaner: CleanerOptions {
+            seed: u64::from_be_bytes(*entropy::random_bytes().first_chunk().expect("16 bytes begin with 8")),
+            ..cleaner_options(config)
+        },
         ..Options::default()
     };
     let mut logs = Logs::open(data_dir, options, boot).map_err(storage)?;
@@ -277,6 +292,20 @@ fn advertised(config: &Config, local: SocketAddr) -> HostPort {
             port: local.port(),
         },
         None => HostPort { host: config.listen.host.clone(), port: local.port() },
+    }
+}
+
+/// Kafka's settings are for all threads together.
+fn cleaner_options(config: &Config) -> CleanerOptions {
+    let count = |name| usize::try_from(config.number(name)).unwrap_or(usize::MAX);
+    let jobs_max = count("log.cleaner.threads");
+    let share = |name| count(name) / jobs_max.max(1);
+    CleanerOptions {
+        jobs_max,
+        dedupe_bytes: share("log.cleaner.dedupe.buffer.size"),
+        dedupe_load: config.cleaner_load_factor,
+        io_bytes: share("log.cleaner.io.buffer.size").max(CLEANER_IO_BYTES_MIN),
+        ..CleanerOptions::default()
     }
 }
 

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use integration_tests::foreign::KafkaTools;
 use integration_tests::process::Finished;
+use integration_tests::real_time::wait_until;
 use integration_tests::test_broker::TestBroker;
 
 const GROUP_LIMIT: Duration = Duration::from_secs(60);
+/// A compaction begins at most `log.cleaner.backoff.ms` after it is due.
+const COMPACTION_LIMIT: Duration = Duration::from_secs(60);
 
 /// A broker with topic `t` of one partition, and the tools.
 struct Bench {
@@ -185,7 +188,7 @@ fn share_groups_shows_offsets_members_and_state() {
 
     let arguments = ["--topic", "t", "--group", "workers"];
     let consumer = bench.tools.spawn("console-share-consumer", &bench.broker.bootstrap(), &arguments);
-    let seen = integration_tests::real_time::wait_until(GROUP_LIMIT, || {
+    let seen = wait_until(GROUP_LIMIT, || {
         rows(&bench.ok("share-groups --describe --group workers --members"), "GROUP").len() == 1
     });
     assert!(seen, "no member shows up: {}", consumer.stderr());
@@ -358,6 +361,41 @@ fn broker_api_versions_finds_nothing_unknown_but_our_own() {
     }
     for unknown in printed.lines().filter(|line| line.contains("UNKNOWN(")) {
         assert!(unknown.contains("UNKNOWN(100"), "{unknown}");
+    }
+}
+
+#[test]
+fn r07_dump_log_reads_compacted_segments() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok("topics --create --topic logged --config cleanup.policy=compact --config min.cleanable.dirty.ratio=0.01 \
+         --config segment.bytes=1048576 --config segment.ms=1");
+    for _ in 0..3 {
+        bench.produce("logged", 200);
+    }
+    let compacted = wait_until(COMPACTION_LIMIT, || {
+        let checkpoint = bench.broker.log_dir().join("cleaner-offset-checkpoint");
+        fs::read_to_string(checkpoint)
+            .is_ok_and(|text| text.lines().any(|line| line.starts_with("logged 0 ")))
+    });
+    assert!(compacted, "nothing was compacted");
+    let logs = bench.files("logged", "log").join(",");
+    let dumped =
+        bench.tools.run_offline("dump-log", &["--files", &logs, "--print-data-log", "--deep-iteration"]);
+    let printed = &dumped.expect_success().stdout;
+    assert!(printed.matches("| offset: ").count() < 600, "{printed:.2000}");
+    assert!(printed.contains("payload: v199") && !printed.contains("isvalid: false"), "{printed:.2000}");
+    for extension in ["index", "timeindex"] {
+        let files = bench.files("logged", extension).join(",");
+        let dumped = bench.tools.run_offline("dump-log", &["--files", &files]).expect_success().to_string();
+        for bad in ["Mismatches", "mismatch", "out of order", "not found"] {
+            assert!(!dumped.contains(bad), "{dumped}");
+        }
+    }
+    let lines = bench.ok("console-consumer --topic logged --from-beginning --timeout-ms 8000 \
+         --formatter-property print.key=true");
+    for key in 0..10 {
+        let last = lines.lines().rfind(|line| line.starts_with(&format!("k{key}\t")));
+        assert_eq!(last, Some(&*format!("k{key}\tv{}", 190 + key)), "{lines}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! The 61-byte header is that of Kafka's `DefaultRecordBatch`; all its numbers are big-endian.
 
 pub mod build;
+pub mod filtered;
 pub mod records;
 pub mod slim;
 pub mod stamp;
@@ -13,6 +14,7 @@ use crate::compression::Codec;
 use crate::ids::Offset;
 
 pub use build::BatchBuilder;
+pub use filtered::FilteredBuilder;
 pub use records::{Header, Headers, Record, Records};
 pub use slim::SlimBuilder;
 pub use stamp::stamp;

@@ -12,6 +12,14 @@ pub fn key_hash(key: &[u8]) -> KeyHash {
     KeyHash(xxhash_rust::xxh3::xxh3_64(key))
 }
 
+/// 128 bits of a key's bytes, which stand for the key where it cannot be kept itself (compaction): XXH3 with a seed
+/// that nobody outside knows, so that keys cannot be made to collide.
+#[inline]
+#[must_use]
+pub fn key_fingerprint(key: &[u8], seed: u64) -> u128 {
+    xxhash_rust::xxh3::xxh3_128_with_seed(key, seed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

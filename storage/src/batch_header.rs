@@ -12,6 +12,7 @@ const LENGTH_OVERHEAD: usize = 12;
 pub(crate) const CRC_COVERED_FROM: usize = 21;
 const MAGIC: u8 = 2;
 const CONTROL: i16 = 0x20;
+const TRANSACTIONAL: i16 = 0x10;
 const LOG_APPEND_TIME: i16 = 0x08;
 
 /// Kafka's record batch header, magic 2 (`DefaultRecordBatch`).
@@ -28,6 +29,8 @@ pub(crate) struct BatchHeader {
     pub(crate) producer_id: i64,
     pub(crate) producer_epoch: i16,
     pub(crate) base_sequence: i32,
+    /// 0 in a batch that compaction emptied.
+    pub(crate) record_count: i32,
 }
 
 impl BatchHeader {
@@ -48,6 +51,7 @@ impl BatchHeader {
         let producer_id = bytes.get_i64();
         let producer_epoch = bytes.get_i16();
         let base_sequence = bytes.get_i32();
+        let record_count = bytes.get_i32();
         if magic != MAGIC {
             return Err("magic is not 2");
         }
@@ -69,6 +73,7 @@ impl BatchHeader {
             producer_id,
             producer_epoch,
             base_sequence,
+            record_count,
         })
     }
 
@@ -84,8 +89,22 @@ impl BatchHeader {
         self.attributes & CONTROL != 0
     }
 
+    pub(crate) fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL != 0
+    }
+
     pub(crate) fn is_log_append_time(&self) -> bool {
         self.attributes & LOG_APPEND_TIME != 0
+    }
+
+    /// Whether compaction took every record of the batch.
+    pub(crate) fn is_emptied(&self) -> bool {
+        self.record_count == 0
+    }
+
+    /// Whether every offset of the batch still has its record.
+    pub(crate) fn is_dense(&self) -> bool {
+        i64::from(self.record_count) == i64::from(self.last_delta) + 1
     }
 
     /// Sequence number of the last record; they wrap to 0 behind the highest (`DefaultRecordBatch.incrementSequence`).

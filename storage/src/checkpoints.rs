@@ -16,8 +16,11 @@ pub(crate) const LOG_START: &str = "log-start-offset-checkpoint";
 /// The high watermark.
 pub(crate) const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
 
-/// Below it compaction may have left holes.
+/// Below it the log was compacted.
 pub(crate) const CLEANED: &str = "cleaner-offset-checkpoint";
+/// Below it compaction may have left holes: our own, written before there are any. Recovery must not take them for
+/// damage, and Kafka's file tells of them only afterwards.
+pub(crate) const HOLES: &str = "sluice-holes-offset-checkpoint";
 
 /// Topic name and partition index.
 pub(crate) type LogName = (String, i32);

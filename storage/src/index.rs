@@ -79,6 +79,11 @@ impl<const N: usize> EntryFile<N> {
         self.file.remove()
     }
 
+    pub(crate) fn retire(&mut self) -> io::Result<Option<String>> {
+        self.tail.clear();
+        self.file.retire()
+    }
+
     pub(crate) fn entry(&mut self, index: u32) -> io::Result<[u8; N]> {
         if let Some(in_tail) = index.checked_sub(self.stored) {
             return Ok(self.tail[in_tail as usize]);

@@ -57,7 +57,7 @@ pub struct SegmentReport {
     pub bytes: u64,
     /// Batches.
     pub batches: u64,
-    /// Records, as the batch headers count them by their offsets; with [`Depth::Verify`] those that are there.
+    /// Records, as the batch headers count them; with [`Depth::Verify`] those that are there.
     pub records: u64,
     /// Highest timestamp, milliseconds; −1 for none.
     pub max_timestamp: i64,
@@ -129,7 +129,7 @@ pub fn inspect(
         findings: Vec::new(),
         findings_more: 0,
     };
-    let cleaned = of(checkpoints::CLEANED)?.unwrap_or(Offset::ZERO);
+    let cleaned = of(checkpoints::HOLES)?.max(of(checkpoints::CLEANED)?).unwrap_or(Offset::ZERO);
     check::partition(disk, &directory, cleaned, depth, &mut report)?;
     Ok(report)
 }

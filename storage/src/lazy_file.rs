@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 
+/// Suffix of a file that is to be deleted (Kafka's `LogFileUtils.DELETED_FILE_SUFFIX`).
+pub(crate) const DELETED: &str = ".deleted";
+
 /// A path, and the open file once somebody asked for it.
 #[derive(Debug)]
 pub(crate) struct LazyFile {
@@ -43,6 +46,18 @@ impl LazyFile {
         match self.disk.remove_file(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
+        }
+    }
+
+    /// Takes the file out of use: it lies under its name and [`DELETED`] until somebody removes it. That path; `None`
+    /// where there is no such file.
+    pub(crate) fn retire(&mut self) -> io::Result<Option<String>> {
+        self.handle = None;
+        let retired = format!("{}{DELETED}", self.path);
+        match self.disk.rename(&self.path, &retired) {
+            Ok(()) => Ok(Some(retired)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -6,12 +6,13 @@
 //! `share-<n>.<g>.events`, the metadata store.
 //!
 //! Owner: [`Logs`] belongs to one thread. Inputs: validated batches, offsets, the time. Outputs: file ranges
-//! ([`LogSlice`]), batches, jobs to sync ([`SyncJob`]). It knows bytes, offsets and files; never requests, groups or
+//! ([`LogSlice`]), batches, jobs to sync ([`SyncJob`]), to compact ([`CleanJob`]) and to remove ([`RemoveJob`]). It knows bytes, offsets and files; never requests, groups or
 //! error codes.
 
 mod batch_cache;
 mod batch_header;
 mod checkpoints;
+mod cleaner;
 pub mod data_dir;
 pub mod disk;
 pub mod error;
@@ -28,6 +29,7 @@ mod logs;
 pub mod metadata;
 pub mod options;
 mod producer_state;
+mod retired;
 mod scan;
 mod segment;
 mod select;
@@ -35,6 +37,7 @@ mod select;
 mod testing;
 mod walk;
 
+pub use cleaner::{CleanJob, CleanStep, CleaningFacts};
 pub use data_dir::DataDir;
 pub use disk::{Disk, DiskFile, OsDisk, SimDisk};
 pub use error::{AppendError, DeleteError, ReadError, SelectError, StorageError};
@@ -46,5 +49,6 @@ pub use key_index::{
 pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
 pub use logs::{FoundPartition, Logs};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
-pub use options::{LogConfig, Options};
+pub use options::{CleanerOptions, LogConfig, Options};
+pub use retired::RemoveJob;
 pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};

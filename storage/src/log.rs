@@ -4,12 +4,14 @@
 //! `synced` ≤ `end` as soon as everything from `log_start` on was synced; the written end is the high watermark. A
 //! log without data has neither directory nor files: they come with the first append.
 
+mod clean;
 mod damage;
 mod keys;
 mod read;
 mod recovery;
 mod retention;
 mod snapshots;
+mod swap;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -20,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 use records::batch::stamp;
-use records::ids::{Offset, PartitionId};
+use records::ids::{Offset, PartitionId, TopicId};
 use records::{BatchView, TimestampType};
 
 use crate::batch_header::BatchHeader;
@@ -34,8 +36,10 @@ use crate::producer_state::{ProducerState, Verdict};
 use crate::segment::Segment;
 use crate::walk;
 
+pub(crate) use clean::{Dirtiness, Source};
 pub use read::LogSlice;
 pub(crate) use recovery::{OpenAs, stored_topic_id};
+pub(crate) use swap::{CLEANED, Replacement, remove_cleaned};
 pub(crate) use sync::Dirty;
 pub use times::TimedOffset;
 
@@ -104,7 +108,7 @@ pub(crate) struct PartitionLog {
     /// Whether the directory is there.
     present: bool,
     log_start: Offset,
-    /// Compaction may have left holes between batches below it (Kafka's `cleaner-offset-checkpoint`).
+    /// Compaction may have left holes between batches below it.
     cleaned: Offset,
     end: Offset,
     synced: Offset,
@@ -124,6 +128,8 @@ pub(crate) struct PartitionLog {
     changed: bool,
     /// Whether anybody read or wrote since the last [`PartitionLog::rest`].
     touched: bool,
+    /// Paths of files that are out of use and not removed yet.
+    retired: Vec<String>,
 }
 
 impl PartitionLog {
@@ -325,14 +331,26 @@ impl PartitionLog {
         }
     }
 
-    /// Takes the log out of the data directory: first its name, in one step, then its files.
-    pub(crate) fn delete(&mut self) -> Result<(), StorageError> {
+    /// Takes the log out of the data directory: its name, in one step. The directory that is to be removed, if there
+    /// is one.
+    pub(crate) fn delete(&mut self) -> Result<Option<String>, StorageError> {
         self.segments.iter_mut().for_each(Segment::close);
-        if self.present {
-            remove_directory(&*self.disk, &self.directory)?;
-            self.present = false;
+        if !self.present {
+            return Ok(None);
         }
-        Ok(())
+        let retired = retire_directory(&*self.disk, &self.directory, self.id.topic)?;
+        self.present = false;
+        Ok(Some(retired))
+    }
+
+    /// The files that went out of use since the last call.
+    pub(crate) fn take_retired(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// How long files that are out of use stay (`file.delete.delay.ms`).
+    pub(crate) fn delete_delay_ms(&self) -> i64 {
+        self.config.file_delete_delay_ms
     }
 }
 
@@ -341,14 +359,31 @@ pub(crate) const DELETED: &str = "-delete";
 /// Suffix of a directory that belongs to another topic than its name says.
 pub(crate) const STRAY: &str = "-stray";
 
-/// Removes a partition's directory so that a crash in the middle leaves either the whole or what a start sweeps up.
-pub(crate) fn remove_directory(disk: &dyn Disk, directory: &str) -> Result<(), StorageError> {
-    let deleted = format!("{directory}{DELETED}");
-    match disk.remove_dir_all(&deleted) {
+/// Longest name of a file or directory.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Gives a partition's directory the name of one that is to be deleted (Kafka's `LocalLog.logDeleteDirName`), so that a
+/// crash leaves either the whole or what a start sweeps up. The new name.
+pub(crate) fn retire_directory(
+    disk: &dyn Disk,
+    directory: &str,
+    topic: TopicId,
+) -> Result<String, StorageError> {
+    let suffix = format!(".{topic:?}{DELETED}");
+    let room = NAME_BYTES_MAX - suffix.len();
+    let retired = format!("{}{suffix}", directory.get(..room).unwrap_or(directory));
+    match disk.remove_dir_all(&retired) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        result => result.doing("remove", &deleted)?,
+        result => result.doing("remove", &retired)?,
     }
-    disk.rename(directory, &deleted).doing("rename", directory)?;
+    disk.rename(directory, &retired).doing("rename", directory)?;
     disk.sync_dir("").doing("sync", "the data directory")?;
-    disk.remove_dir_all(&deleted).doing("remove", &deleted)
+    Ok(retired)
+}
+
+/// Removes a partition's directory at once.
+pub(crate) fn remove_directory(disk: &dyn Disk, directory: &str) -> Result<(), StorageError> {
+    let topic = stored_topic_id(disk, directory)?.unwrap_or(TopicId::ZERO);
+    let retired = retire_directory(disk, directory, topic)?;
+    disk.remove_dir_all(&retired).doing("remove", &retired)
 }

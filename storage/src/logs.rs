@@ -9,6 +9,7 @@ use records::ids::{Offset, PartitionId, TopicId};
 
 use crate::batch_cache::BatchCache;
 use crate::checkpoints::{self, LogName, OffsetCheckpoint};
+use crate::cleaner::{CleaningFacts, Jobs};
 use crate::data_dir::DataDir;
 use crate::disk::Disk;
 use crate::error::{AppendError, DeleteError, IoContext, ReadError, StorageError};
@@ -21,6 +22,7 @@ use crate::log::{
 };
 use crate::metadata::Boot;
 use crate::options::{KEY_CACHE_BYTES_MAX, LogConfig, Options, SYNC_FILES_MAX};
+use crate::retired::Retired;
 
 /// A partition directory as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +47,10 @@ pub struct Logs {
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
     ends: OffsetCheckpoint,
-    cleaned: OffsetCheckpoint,
+    pub(crate) cleaned: OffsetCheckpoint,
+    pub(crate) holes: OffsetCheckpoint,
+    pub(crate) jobs: Jobs,
+    pub(crate) retired: Retired,
 }
 
 #[derive(Debug)]
@@ -53,6 +58,7 @@ pub(crate) struct OpenLog {
     pub(crate) name: LogName,
     pub(crate) log: PartitionLog,
     pub(crate) events: BTreeMap<u64, EventLog>,
+    pub(crate) cleaning: CleaningFacts,
 }
 
 impl Logs {
@@ -68,6 +74,9 @@ impl Logs {
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
+            holes: checkpoints::read(disk, checkpoints::HOLES)?,
+            jobs: Jobs::default(),
+            retired: Retired::default(),
             cache: BatchCache::new(options.batch_cache_bytes),
             key_cache: KeyCache::new(KEY_CACHE_BYTES_MAX),
             options,
@@ -125,19 +134,40 @@ impl Logs {
             clean: self.data_dir.was_clean(),
             recovery_point: self.recovery_points.get(&name).copied(),
             log_start: self.log_starts.get(&name).copied(),
-            cleaned: self.cleaned.get(&name).copied(),
+            // Another broker's directory tells of its holes by what it compacted.
+            cleaned: self.holes.get(&name).max(self.cleaned.get(&name)).copied(),
             end: self.ends.get(&name).copied(),
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
-        let log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
+        let mut log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
         let facts = log.facts();
-        self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new() });
+        self.retired.add_files(&**self.data_dir.disk(), log.take_retired(), log.delete_delay_ms());
+        log.forget_holes_behind_end();
+        self.lower_cleaned(&name, facts.end)?;
+        let cleaning = CleaningFacts::default();
+        self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
         Ok(facts)
+    }
+
+    /// Where a log was cut, what comes next was not compacted, whatever is written of what stood there before.
+    fn lower_cleaned(&mut self, name: &LogName, end: Offset) -> Result<(), StorageError> {
+        for (file, offsets) in
+            [(checkpoints::HOLES, &mut self.holes), (checkpoints::CLEANED, &mut self.cleaned)]
+        {
+            if let Some(offset) = offsets.get_mut(name).filter(|offset| **offset > end) {
+                *offset = end;
+                checkpoints::write(&**self.data_dir.disk(), file, offsets)?;
+            }
+        }
+        Ok(())
     }
 
     /// Changes a log's settings; they hold from the next append or retention run on.
     pub fn configure(&mut self, id: PartitionId, config: LogConfig) -> Result<(), StorageError> {
+        if !config.compact {
+            self.jobs.cancel(id);
+        }
         self.log_mut(id)?.configure(config);
         Ok(())
     }
@@ -145,10 +175,14 @@ impl Logs {
     /// Deletes a partition's log and all that stands beside it. Slices handed out stay readable.
     pub fn delete_partition(&mut self, id: PartitionId) -> Result<(), StorageError> {
         let mut open = self.logs.remove(&id).ok_or(StorageError::UnknownPartition)?;
+        self.jobs.cancel(id);
         self.cache.forget(id);
         self.key_cache.forget(id);
         self.forget(&open.name)?;
-        open.log.delete()
+        if let Some(directory) = open.log.delete()? {
+            self.retired.add_directory(&**self.data_dir.disk(), directory, open.log.delete_delay_ms());
+        }
+        Ok(())
     }
 
     /// A log that is gone leaves no trace in the checkpoints: another one may get its name.
@@ -157,6 +191,9 @@ impl Logs {
         self.ends.remove(name);
         if self.cleaned.remove(name).is_some() {
             checkpoints::write(&**self.data_dir.disk(), checkpoints::CLEANED, &self.cleaned)?;
+        }
+        if self.holes.remove(name).is_some() {
+            checkpoints::write(&**self.data_dir.disk(), checkpoints::HOLES, &self.holes)?;
         }
         if self.log_starts.remove(name).is_some() {
             self.store_log_starts()?;
@@ -251,9 +288,9 @@ impl Logs {
             return Ok(log.facts().log_start);
         }
         self.write_log_starts(&[(id, to)])?;
-        let log = self.log_mut(id)?;
-        log.move_start(to);
-        log.remove_segments_below_start()?;
+        self.log_mut(id)?.move_start(to);
+        let delay_ms = self.log(id)?.delete_delay_ms();
+        self.retire_below_start(id, delay_ms)?;
         Ok(to)
     }
 
@@ -271,19 +308,29 @@ impl Logs {
         }
         // Where the disk is full they are not written, and must not be: the space comes from what is deleted now, and
         // the first segment that is left says where the log starts.
+        let mut needs_room = false;
         if !moved.is_empty()
             && let Err(error) = self.write_log_starts(&moved)
         {
             tracing::error!(%error, "log starts are not written; deleting what is due all the same");
+            needs_room = true;
         }
         for (id, start) in &moved {
-            let log = self.log_mut(*id)?;
-            log.move_start(*start);
-            log.remove_segments_below_start()?;
+            self.log_mut(*id)?.move_start(*start);
+            let delay_ms = if needs_room { 0 } else { self.log(*id)?.delete_delay_ms() };
+            self.retire_below_start(*id, delay_ms)?;
         }
         let mut moved: Vec<PartitionId> = moved.into_iter().map(|(id, _)| id).collect();
         moved.sort_unstable();
         Ok(moved)
+    }
+
+    fn retire_below_start(&mut self, id: PartitionId, delay_ms: i64) -> Result<(), StorageError> {
+        let log = self.log_mut(id)?;
+        let removed = log.remove_segments_below_start();
+        let retired = log.take_retired();
+        self.retired.add_files(&**self.data_dir.disk(), retired, delay_ms);
+        removed
     }
 
     /// Everything written to the partition so far, its event logs included, as one job for any thread; `None` when

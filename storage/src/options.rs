@@ -32,6 +32,16 @@ pub const SLIM_BATCH_BYTES_MAX: usize = 1024 * 1024;
 pub const SLIM_PLAIN_BYTES_MAX: usize = 4 * 1024;
 /// Bytes read ahead when a selection misses the batch cache.
 pub const SELECT_READ_BYTES: u64 = 128 * 1024;
+/// Emptied batches that one read passes over, so that its answer begins with records.
+pub const EMPTIED_SKIPPED_MAX: usize = 1024;
+/// Aborted transactions that one compaction knows of; where there are more it takes the log in pieces.
+pub const ABORTED_MAX: usize = 1_000_000;
+/// Bytes of a control batch that is looked into.
+pub const MARKER_BYTES_MAX: u64 = 4 * 1024;
+/// Least bytes of the memory that finds the last record of each key.
+pub const DEDUPE_BYTES_MIN: usize = 1024;
+/// Files that wait for their deletion; beyond it the oldest go at once.
+pub const RETIRED_MAX: usize = 100_000;
 /// Records of one block of a key index. With the offsets that it spans it bounds what of an index that grows is in
 /// memory: about half a MiB.
 pub const KEY_BLOCK_RECORDS_MAX: usize = 65_536;
@@ -72,6 +82,7 @@ const _: () = {
     assert!(SLIM_PLAIN_BYTES_MAX < SLIM_BATCH_BYTES_MAX);
     assert!(SELECT_READ_BYTES as usize > WALK_WINDOW_BYTES);
     assert!(EVENT_FRAME_BYTES_MAX < u32::MAX as usize);
+    assert!(MARKER_BYTES_MAX > BATCH_HEADER_BYTES as u64);
     assert!(SEGMENT_BYTES_MAX + SEGMENT_BYTES_MIN < u32::MAX as u64);
     assert!(KEY_BLOCK_SPAN_MAX as usize >= KEY_BLOCK_RECORDS_MAX);
     assert!((KEY_BLOCK_MERGE_RECORDS as usize) < KEY_BLOCK_RECORDS_MAX);
@@ -97,6 +108,30 @@ pub struct Options {
     pub inflated_bytes_max: usize,
     /// A producer that was silent for so long is forgotten (`producer.id.expiration.ms`).
     pub producer_expiry_ms: i64,
+    /// How logs are compacted.
+    pub cleaner: CleanerOptions,
+}
+
+/// Settings of compaction, under Kafka's names and with Kafka's defaults (`CleanerConfig`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CleanerOptions {
+    /// Logs compacted at a time (`log.cleaner.threads`).
+    pub jobs_max: usize,
+    /// Bytes of memory that find the last record of each key, per job (`log.cleaner.dedupe.buffer.size` over the
+    /// threads). A log with more keys is compacted in several runs.
+    pub dedupe_bytes: usize,
+    /// How full that memory may become, above 0 and up to 1 (`log.cleaner.io.buffer.load.factor`).
+    pub dedupe_load: f64,
+    /// Bytes read and written at once, per job (`log.cleaner.io.buffer.size` over the threads).
+    pub io_bytes: usize,
+    /// Random bits that keep the fingerprints of keys from being foreseen.
+    pub seed: u64,
+}
+
+impl Default for CleanerOptions {
+    fn default() -> Self {
+        Self { jobs_max: 1, dedupe_bytes: 134_217_728, dedupe_load: 0.9, io_bytes: 524_288, seed: 0 }
+    }
 }
 
 impl Default for Options {
@@ -108,12 +143,13 @@ impl Default for Options {
             batch_cache_bytes: 16 * 1024 * 1024,
             inflated_bytes_max: 256 * 1024 * 1024,
             producer_expiry_ms: 86_400_000,
+            cleaner: CleanerOptions::default(),
         }
     }
 }
 
 /// Settings of one partition log, under Kafka's names and with Kafka's defaults.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
     /// `segment.bytes`.
     pub segment_bytes: u64,
@@ -121,6 +157,8 @@ pub struct LogConfig {
     pub segment_index_bytes: u64,
     /// `segment.ms`: a segment is also full when its first record is so old.
     pub segment_ms: i64,
+    /// `segment.jitter.ms`: each segment is full by up to so much earlier, so that not all roll at once.
+    pub segment_jitter_ms: i64,
     /// `index.interval.bytes`.
     pub index_interval_bytes: u64,
     /// `retention.bytes`; -1 is no limit.
@@ -131,6 +169,16 @@ pub struct LogConfig {
     pub delete: bool,
     /// Whether `cleanup.policy` holds `compact`: offsets may have holes.
     pub compact: bool,
+    /// `min.cleanable.dirty.ratio`: a log is compacted when more than this share of it is new, 0 to 1.
+    pub min_cleanable_dirty_ratio: f64,
+    /// `delete.retention.ms`: how long a tombstone or a transaction's marker stays once compaction has seen it.
+    pub delete_retention_ms: i64,
+    /// `min.compaction.lag.ms`: segments with younger records are not compacted.
+    pub min_compaction_lag_ms: i64,
+    /// `max.compaction.lag.ms`: older records are compacted whatever the share of new ones.
+    pub max_compaction_lag_ms: i64,
+    /// `file.delete.delay.ms`: how long deleted files stay under another name.
+    pub file_delete_delay_ms: i64,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
 }
@@ -141,11 +189,17 @@ impl Default for LogConfig {
             segment_bytes: 1_073_741_824,
             segment_index_bytes: 10_485_760,
             segment_ms: 604_800_000,
+            segment_jitter_ms: 0,
             index_interval_bytes: 4096,
             retention_bytes: -1,
             retention_ms: 604_800_000,
             delete: true,
             compact: false,
+            min_cleanable_dirty_ratio: 0.5,
+            delete_retention_ms: 86_400_000,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
+            file_delete_delay_ms: 60_000,
             timestamp_type: TimestampType::Create,
         }
     }
@@ -156,5 +210,16 @@ impl LogConfig {
     #[must_use]
     pub fn segment_limit(&self) -> u64 {
         self.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+    }
+
+    /// The age in ms at which a segment is full: where records must be compacted in time, they must leave the
+    /// active segment in time (`LogConfig.maxSegmentMs`).
+    #[must_use]
+    pub fn segment_age_ms(&self) -> i64 {
+        if self.compact && self.max_compaction_lag_ms > 0 {
+            self.segment_ms.min(self.max_compaction_lag_ms)
+        } else {
+            self.segment_ms
+        }
     }
 }

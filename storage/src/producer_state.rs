@@ -6,11 +6,12 @@
 
 pub(crate) mod snapshot;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use records::ids::Offset;
 
 use crate::batch_header::{BatchHeader, last_sequence};
+use crate::cleaner::filter::LastRecord;
 use crate::error::AppendError;
 use crate::options::{PRODUCER_BATCHES_MAX, PRODUCERS_MAX};
 
@@ -146,6 +147,15 @@ impl ProducerState {
         let heard = &mut self.heard;
         self.producers.retain(|id, _| now_ms.saturating_sub(*heard.entry(*id).or_insert(now_ms)) < expiry_ms);
         heard.retain(|id, _| self.producers.contains_key(id));
+    }
+
+    /// The last batch of each producer (`ProducerStateManager.lastRecordsOfActiveProducers`).
+    pub(crate) fn last_records(&self) -> BTreeMap<i64, LastRecord> {
+        let last = |producer: &Producer| LastRecord {
+            last_data: producer.batches.back().map(|batch| batch.last),
+            epoch: producer.epoch,
+        };
+        self.producers.iter().map(|(id, producer)| (*id, last(producer))).collect()
     }
 
     /// Makes room for a tenth of the limit, so that a flood of new ids costs one sort now and then.

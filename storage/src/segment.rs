@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use records::ids::Offset;
+use records::key_hash;
 
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, DiskFile, join};
@@ -20,11 +21,20 @@ use crate::walk::{Step, Walk};
 
 pub(crate) use locate::Place;
 
+/// Suffixes of a segment's three files: what a compacted segment is swapped in by. The log is the last: where it
+/// stands, the others do.
+pub(crate) const FILES: [&str; 3] = [".index", ".timeindex", ".log"];
+/// Suffixes of what may stand beside a segment and can be made again from it, or says of it only what compaction
+/// makes untrue: it goes with the file that it speaks of.
+pub(crate) const SIDECARS: [&str; 2] = [".txnindex", key_index::SUFFIX];
+
 /// The files of one segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
     base: Offset,
     size: u64,
+    disk: Arc<dyn Disk>,
+    directory: String,
     log: LazyFile,
     offsets: OffsetIndex,
     times: TimeIndex,
@@ -34,6 +44,7 @@ pub(crate) struct Segment {
     since_index: u64,
     first_timestamp: Option<i64>,
     since_ms: Option<i64>,
+    has_records: Option<bool>,
     indexes_fit: bool,
 }
 
@@ -76,10 +87,17 @@ pub(crate) fn base_of(name: &str, suffix: &str) -> Option<Offset> {
 impl Segment {
     /// A segment that is on the disk already. Its size is taken as it is: recovery corrects it.
     pub(crate) fn existing(disk: &Arc<dyn Disk>, directory: &str, base: Offset, found: Found) -> Self {
-        let file = |suffix| LazyFile::new(disk, join(directory, &file_name(base, suffix)));
+        Self::named(disk, directory, base, found, "")
+    }
+
+    fn named(disk: &Arc<dyn Disk>, directory: &str, base: Offset, found: Found, behind: &str) -> Self {
+        let file =
+            |suffix| LazyFile::new(disk, join(directory, &format!("{}{behind}", file_name(base, suffix))));
         Self {
             base,
             size: found.log,
+            disk: Arc::clone(disk),
+            directory: directory.to_owned(),
             log: file(".log"),
             offsets: OffsetIndex::new(base, file(".index"), found.index.unwrap_or(0)),
             times: TimeIndex::new(base, file(".timeindex"), found.time_index.unwrap_or(0)),
@@ -88,13 +106,24 @@ impl Segment {
             since_index: 0,
             first_timestamp: None,
             since_ms: None,
+            has_records: None,
             indexes_fit: found.indexes_fit(),
         }
     }
 
     /// A new, empty segment. The caller syncs the directory before anything in it counts as durable.
     pub(crate) fn create(disk: &Arc<dyn Disk>, directory: &str, base: Offset) -> io::Result<Self> {
-        let mut segment = Self::existing(disk, directory, base, Found::default());
+        Self::create_named(disk, directory, base, "")
+    }
+
+    /// As [`Segment::create`], under names that end in `behind`: no part of the log yet.
+    pub(crate) fn create_named(
+        disk: &Arc<dyn Disk>,
+        directory: &str,
+        base: Offset,
+        behind: &str,
+    ) -> io::Result<Self> {
+        let mut segment = Self::named(disk, directory, base, Found::default(), behind);
         segment.offsets.clear()?;
         segment.times.clear()?;
         segment.log.create()?;
@@ -125,6 +154,11 @@ impl Segment {
         self.log.path()
     }
 
+    /// Lengths in bytes of the files, everything flushed.
+    pub(crate) fn found(&self) -> Found {
+        Found { log: self.size, index: Some(self.offsets.bytes()), time_index: Some(self.times.bytes()) }
+    }
+
     /// Whether a batch of `bytes` must go to a new segment (Kafka's `LogSegment.shouldRoll`).
     pub(crate) fn must_roll(
         &mut self,
@@ -141,20 +175,52 @@ impl Segment {
             || u64::from(self.offsets.count() + 1) * offset::ENTRY_BYTES as u64 > index_bytes_max
             || u64::from(self.times.count() + 1) * time::ENTRY_BYTES as u64 > index_bytes_max
             || header.last() - self.base > i64::from(i32::MAX)
-            || self.age_ms(header.max_timestamp, now_ms)? > config.segment_ms)
+            || self.age_ms(header.max_timestamp, now_ms)? > config.segment_age_ms() - self.jitter_ms(config))
+    }
+
+    /// By how much earlier this segment is too old: any number below the bound, and always the same one.
+    fn jitter_ms(&self, config: &LogConfig) -> i64 {
+        match config.segment_jitter_ms.min(config.segment_age_ms()) {
+            bound @ 1.. => {
+                let name = format!("{}/{}", self.directory, self.base);
+                (key_hash(name.as_bytes()).0 % bound.unsigned_abs()) as i64
+            }
+            _ => 0,
+        }
     }
 
     /// How long the first record has been here: by record time where there is one, else by the clock.
     fn age_ms(&mut self, timestamp: i64, now_ms: i64) -> io::Result<i64> {
-        let first = match self.first_timestamp {
-            Some(first) => first,
-            None => {
-                let mut walk = self.walk(0, WALK_WINDOW_BYTES)?;
-                let Step::Batch(header, _) = walk.step()? else { return Ok(0) };
-                *self.first_timestamp.insert(header.max_timestamp)
+        let Some(first) = self.first_timestamp()? else { return Ok(0) };
+        Ok(if first >= 0 { timestamp.saturating_sub(first) } else { self.held_ms(now_ms) })
+    }
+
+    /// The highest timestamp of the first batch, -1 where it has none; `None` of a segment without batches.
+    pub(crate) fn first_timestamp(&mut self) -> io::Result<Option<i64>> {
+        if self.first_timestamp.is_none() {
+            let mut walk = self.walk(0, WALK_WINDOW_BYTES)?;
+            if let Step::Batch(header, _) = walk.step()? {
+                self.first_timestamp = Some(header.max_timestamp);
+            }
+        }
+        Ok(self.first_timestamp)
+    }
+
+    /// Whether there is any record: compaction leaves segments that have none.
+    pub(crate) fn has_records(&mut self) -> io::Result<bool> {
+        if let Some(known) = self.has_records {
+            return Ok(known);
+        }
+        let mut walk = self.walk(0, WALK_WINDOW_BYTES)?;
+        let found = loop {
+            match walk.step()? {
+                Step::Batch(header, _) if header.is_emptied() => {}
+                Step::Batch(..) | Step::Broken(_) => break true,
+                Step::End => break false,
             }
         };
-        Ok(if first >= 0 { timestamp.saturating_sub(first) } else { self.held_ms(now_ms) })
+        self.has_records = found.then_some(true);
+        Ok(found)
     }
 
     /// How long this process has known the segment, counted from the first time that somebody asked.
@@ -175,6 +241,19 @@ impl Segment {
         Ok(())
     }
 
+    /// Writes whole batches behind the last one, as one write.
+    pub(crate) fn append_all(&mut self, batches: &[u8], interval: u64) -> io::Result<()> {
+        self.log.get()?.write_all_at(batches, self.size)?;
+        let mut at = 0;
+        while at < batches.len() {
+            let header = BatchHeader::parse(&batches[at..]).map_err(io::Error::other)?;
+            self.note(&header, self.size, interval)?;
+            self.size += header.size;
+            at += header.size as usize;
+        }
+        Ok(())
+    }
+
     /// Cuts off what a failed write left behind the last whole batch, for good: a power cut must not bring it back
     /// in the place of what is written there next.
     pub(crate) fn cut_back(&mut self) -> io::Result<()> {
@@ -190,7 +269,7 @@ impl Segment {
             self.first_timestamp = Some(header.max_timestamp);
         }
         let mut largest = self.largest()?;
-        if header.max_timestamp > largest.timestamp {
+        if header.max_timestamp > largest.timestamp && !header.is_emptied() {
             largest = Largest { timestamp: header.max_timestamp, last: header.last() };
             self.largest = Some(largest);
         }
@@ -292,7 +371,7 @@ impl Segment {
                         return Ok(None);
                     }
                     first = false;
-                    if header.max_timestamp > largest.timestamp {
+                    if header.max_timestamp > largest.timestamp && !header.is_emptied() {
                         largest = Largest { timestamp: header.max_timestamp, last: header.last() };
                     }
                     next = header.next();
@@ -311,7 +390,17 @@ impl Segment {
         self.log.remove()?;
         self.offsets.remove()?;
         self.times.remove()?;
-        self.remove_keys()
+        self.remove_keys()?;
+        remove_sidecars(&*self.disk, &self.directory, self.base)
+    }
+
+    /// Takes the segment's files out of use; they lie under the paths that are given back until somebody removes
+    /// them. Whoever has the log file open can read it to the end.
+    pub(crate) fn retire(&mut self) -> io::Result<Vec<String>> {
+        let retired = [self.log.retire()?, self.offsets.retire()?, self.times.retire()?];
+        self.remove_keys()?;
+        remove_sidecars(&*self.disk, &self.directory, self.base)?;
+        Ok(retired.into_iter().flatten().collect())
     }
 
     /// Removes the key index's file.
@@ -325,4 +414,15 @@ impl Segment {
         self.offsets.close();
         self.times.close();
     }
+}
+
+/// Removes what stands beside the segment at `base`.
+pub(crate) fn remove_sidecars(disk: &dyn Disk, directory: &str, base: Offset) -> io::Result<()> {
+    for suffix in SIDECARS {
+        match disk.remove_file(&join(directory, &file_name(base, suffix))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -108,6 +108,12 @@ impl Walk {
         Ok(Step::Batch(header, position))
     }
 
+    /// The whole batch that a step found at `position`; `None` when the file ends within it.
+    pub(crate) fn whole(&mut self, header: &BatchHeader, position: u64) -> io::Result<Option<&[u8]>> {
+        let Ok(size) = usize::try_from(header.size) else { return Ok(None) };
+        self.window.get(position, size, self.end)
+    }
+
     fn crc_is_valid(&mut self, header: &BatchHeader) -> io::Result<bool> {
         let end = self.position + header.size;
         let mut at = self.position + CRC_COVERED_FROM as u64;

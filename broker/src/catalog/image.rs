@@ -57,11 +57,20 @@ impl Topic {
             segment_bytes: own_segment.unwrap_or_else(|| size("segment.bytes")),
             segment_index_bytes: size("segment.index.bytes"),
             segment_ms: number("segment.ms"),
+            segment_jitter_ms: number("segment.jitter.ms"),
             index_interval_bytes: size("index.interval.bytes"),
             retention_bytes: number("retention.bytes"),
             retention_ms: number("retention.ms"),
             delete: list(&policy).contains(&"delete"),
             compact: list(&policy).contains(&"compact"),
+            min_cleanable_dirty_ratio: config
+                .topic_text("min.cleanable.dirty.ratio", &self.configs)
+                .parse()
+                .expect("set values are checked"),
+            delete_retention_ms: number("delete.retention.ms"),
+            min_compaction_lag_ms: number("min.compaction.lag.ms"),
+            max_compaction_lag_ms: number("max.compaction.lag.ms"),
+            file_delete_delay_ms: number("file.delete.delay.ms"),
             timestamp_type: self.rules.timestamp_type,
         }
     }

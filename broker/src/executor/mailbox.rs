@@ -10,7 +10,7 @@ use std::time::Duration;
 use coordinator::command::{Command, Fact, Ticket};
 use coordinator::io::Completion;
 use parking_lot::{Condvar, Mutex};
-use storage::SyncResult;
+use storage::{CleanStep, SyncResult};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::control::Control;
@@ -37,6 +37,8 @@ pub(crate) enum Mail {
     Completion(Completion<Data>),
     /// A sync that was run elsewhere.
     Synced(SyncResult),
+    /// A step of a compaction that was run elsewhere.
+    Cleaned(Box<CleanStep>),
     /// Something to do with the logs.
     Control(Control),
 }

@@ -15,6 +15,7 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct Pool {
     name: &'static str,
     threads_max: usize,
+    stack_bytes: usize,
     shared: Arc<Shared>,
 }
 
@@ -34,7 +35,12 @@ struct State {
 
 impl Pool {
     pub(crate) fn new(name: &'static str, threads_max: usize) -> Self {
-        Self { name, threads_max, shared: Arc::default() }
+        Self::with_stack(name, threads_max, STACK_BYTES)
+    }
+
+    /// A pool for work that takes more stack.
+    pub(crate) fn with_stack(name: &'static str, threads_max: usize, stack_bytes: usize) -> Self {
+        Self { name, threads_max, stack_bytes, shared: Arc::default() }
     }
 
     /// Runs a job on one of the threads; on this one where none can be had.
@@ -57,7 +63,7 @@ impl Pool {
         let shared = Arc::clone(&self.shared);
         std::thread::Builder::new()
             .name(self.name.to_owned())
-            .stack_size(STACK_BYTES)
+            .stack_size(self.stack_bytes)
             .spawn(move || work(&shared))
             .is_ok()
     }

@@ -20,6 +20,7 @@ use records::ids::PartitionId;
 use storage::{LogConfig, Logs, Metadata, SyncJob};
 use tokio::sync::{oneshot, watch};
 
+use super::cleaning::{Cleaning, CleaningPace};
 use super::control::{Control, OpenPartition, Refused};
 use super::flush::Flushes;
 use super::handle::ShardHandle;
@@ -36,6 +37,8 @@ use crate::net::Connections;
 const SYNC_THREADS_MAX: usize = 8;
 /// Reads from a disk that run beside each other.
 const READ_THREADS_MAX: usize = 4;
+/// Removals of files that run beside each other: they free space, nobody waits for them.
+const REMOVE_THREADS_MAX: usize = 1;
 /// How often the root checkpoints are written, as in Kafka: recovery after a kill reads what was written since.
 const CHECKPOINT_EVERY: Micros = Micros(60_000_000);
 /// The first time sooner: what this start had to recover, a start after a crash soon need not recover again.
@@ -62,6 +65,8 @@ pub struct Parts {
     pub connections: Arc<Connections>,
     /// How often old records are looked for.
     pub retention_every: Micros,
+    /// How logs are compacted.
+    pub cleaning: CleaningPace,
 }
 
 /// The running executor.
@@ -141,6 +146,8 @@ struct Worker {
     flushes: Flushes,
     syncs: Pool,
     reads: Pool,
+    removals: Pool,
+    cleaning: Cleaning,
     /// Empty between calls, its memory is used again.
     taken: VecDeque<Mail>,
     /// For the next round.
@@ -165,6 +172,8 @@ impl Worker {
             flushes: Flushes::default(),
             syncs: Pool::new("sync", SYNC_THREADS_MAX),
             reads: Pool::new("read", READ_THREADS_MAX),
+            removals: Pool::new("remove", REMOVE_THREADS_MAX),
+            cleaning: Cleaning::new(parts.cleaning, now),
             taken: VecDeque::new(),
             inputs: parts.facts.into_iter().map(Input::Fact).collect(),
             retention_every: parts.retention_every,
@@ -182,7 +191,7 @@ impl Worker {
             let now = self.clock.now();
             if self.inputs.is_empty() && self.shard.next_deadline().is_none_or(|deadline| deadline > now.mono)
             {
-                if self.stopping.is_some() && self.flushes.is_idle() {
+                if self.is_done() {
                     break;
                 }
                 continue;
@@ -200,8 +209,7 @@ impl Worker {
     }
 
     fn take_mail(&mut self) {
-        let is_done = self.stopping.is_some() && self.flushes.is_idle();
-        let wait = if self.inputs.is_empty() && !is_done { self.wait() } else { Duration::ZERO };
+        let wait = if self.inputs.is_empty() && !self.is_done() { self.wait() } else { Duration::ZERO };
         let mut has_gone = false;
         let mut taken = std::mem::take(&mut self.taken);
         self.mailbox.take(&mut taken, wait);
@@ -221,6 +229,7 @@ impl Worker {
                     self.inputs.extend(done.into_iter().map(Input::Completion));
                     self.start_sync(job);
                 }
+                Mail::Cleaned(step) => self.cleaning.done(*step, &mut self.logs, self.clock.now()),
                 Mail::Control(control) => self.control(control),
             }
         }
@@ -230,8 +239,13 @@ impl Worker {
         }
     }
 
+    fn is_done(&self) -> bool {
+        self.stopping.is_some() && self.flushes.is_idle() && self.logs.is_cleaning_idle()
+    }
+
     fn wait(&self) -> Duration {
-        let next = self.retention_at.min(self.checkpoint_at);
+        let housekeeping = self.retention_at.min(self.checkpoint_at);
+        let next = self.cleaning.next_at().map_or(housekeeping, |at| at.min(housekeeping));
         self.clock.until(self.shard.next_deadline().map_or(next, |deadline| deadline.min(next)))
     }
 
@@ -309,7 +323,10 @@ impl Worker {
             Control::ShareGroups(done) => {
                 let _ = done.send(self.shard.share_groups().collect());
             }
-            Control::Stop(done) => self.stopping = Some(done),
+            Control::Stop(done) => {
+                self.cleaning.stop(&mut self.logs, &self.mailbox);
+                self.stopping = Some(done);
+            }
         }
     }
 
@@ -353,7 +370,11 @@ impl Worker {
                 }
                 Err(error) => tracing::error!("retention failed: {error}"),
             }
+            if let Some(job) = self.logs.remove_job(now.wall_ms) {
+                self.removals.run(move || job.run());
+            }
         }
+        self.cleaning.tick(&mut self.logs, now, &self.mailbox);
         if now.mono >= self.checkpoint_at {
             self.checkpoint_at = now.mono + CHECKPOINT_EVERY;
             if let Err(error) = self.logs.checkpoint() {

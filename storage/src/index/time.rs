@@ -66,6 +66,15 @@ impl TimeIndex {
         self.entries.remove()
     }
 
+    pub(crate) fn retire(&mut self) -> io::Result<Option<String>> {
+        self.entries.retire()
+    }
+
+    /// Bytes of the file once everything is flushed.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.count()) * ENTRY_BYTES as u64
+    }
+
     pub(crate) fn close(&mut self) {
         self.entries.close();
     }

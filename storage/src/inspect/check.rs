@@ -111,7 +111,7 @@ impl LogFile<'_> {
                     *epoch = header.leader_epoch.max(*epoch);
                     segment.batches += 1;
                     segment.records += match self.depth {
-                        Depth::Describe => u64::try_from(header.next() - header.base).unwrap_or(0),
+                        Depth::Describe => u64::try_from(header.record_count).unwrap_or(0),
                         Depth::Verify => self.records(&header, position, report)?,
                     };
                     segment.max_timestamp = segment.max_timestamp.max(header.max_timestamp);

@@ -95,6 +95,12 @@ impl KeyIndex {
         self.opened.retain(|opened| *opened >= base);
     }
 
+    /// Forgets segments that others took the place of; their files are gone.
+    pub(crate) fn forget(&mut self, bases: &[Offset]) {
+        self.segments.retain(|base, _| !bases.contains(base));
+        self.opened.retain(|base| !bases.contains(base));
+    }
+
     /// Writes what is in memory only. An index that cannot be written is made anew when it is asked for again.
     pub(crate) fn flush(&mut self) {
         for keys in self.segments.values_mut() {

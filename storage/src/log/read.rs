@@ -10,8 +10,9 @@ use records::ids::Offset;
 use super::{Cursor, PartitionLog};
 use crate::disk::DiskFile;
 use crate::error::ReadError;
-use crate::options::{CURSORS_MAX, SEALED_OPEN_MAX};
+use crate::options::{CURSORS_MAX, EMPTIED_SKIPPED_MAX, SEALED_OPEN_MAX, WALK_WINDOW_BYTES};
 use crate::segment::{Place, Segment};
+use crate::walk::Step;
 
 /// A stretch of whole batches in one log file. It stays readable when the log moves on and the file is unlinked.
 #[derive(Clone, Debug)]
@@ -104,6 +105,7 @@ impl PartitionLog {
         if start.base >= upper {
             return Ok(LogSlice::empty(from));
         }
+        let start = if start.base < self.cleaned { self.skip_emptied(start, upper)? } else { start };
         let mut limit = start.position.saturating_add(bytes_max);
         if upper < self.end {
             limit = limit.min(self.position_of_upper(start.segment, upper)?);
@@ -118,7 +120,10 @@ impl PartitionLog {
             (None, Some(next)) => Cursor { offset: next, segment: next, position: 0 },
             (None, None) => Cursor { offset: self.end, segment: segment.base(), position: segment.size() },
         };
-        self.remember(from, cursor);
+        // Where there may be holes, a segment's base need not be that of its first batch.
+        if cursor.offset >= self.cleaned {
+            self.remember(from, cursor);
+        }
         Ok(LogSlice {
             file: Some(file),
             position: start.position,
@@ -152,6 +157,35 @@ impl PartitionLog {
             }
         }
         Ok(None)
+    }
+
+    /// The first batch from `start` on that holds a record: of an answer that begins with emptied batches some clients
+    /// never get on. Where there is none below `upper` it is `start`, which leads a reader on to the end.
+    fn skip_emptied(&mut self, start: Start, upper: Offset) -> Result<Start, ReadError> {
+        let mut passed = 0;
+        let mut position = start.position;
+        for index in start.segment..self.segments.len() {
+            let mut walk = self.segments[index].walk(position, WALK_WINDOW_BYTES)?;
+            loop {
+                match walk.step()? {
+                    Step::Batch(header, _) if header.base >= upper || passed == EMPTIED_SKIPPED_MAX => {
+                        return Ok(start);
+                    }
+                    Step::Batch(header, position) if !header.is_emptied() => {
+                        return Ok(Start { segment: index, position, base: header.base });
+                    }
+                    Step::Batch(..) => passed += 1,
+                    Step::End => break,
+                    // The reader must come across it.
+                    Step::Broken(_) => return Ok(start),
+                }
+            }
+            if index + 1 < self.segments.len() && !self.opened.contains(&self.segments[index].base()) {
+                self.segments[index].close();
+            }
+            position = 0;
+        }
+        Ok(start)
     }
 
     /// The position in that segment at which batches begin that lie at or beyond `upper`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId, TopicId};
 
-use super::{Dirty, PARTITION_METADATA, PartitionLog, STRAY};
+use super::{Dirty, PARTITION_METADATA, PartitionLog, STRAY, swap};
 use crate::data_dir::from_base64;
 use crate::disk::{Disk, DiskFile, Entry, join};
 use crate::error::{IoContext, StorageError};
@@ -76,8 +76,9 @@ impl PartitionLog {
             opened: VecDeque::new(),
             changed: false,
             touched: false,
+            retired: Vec::new(),
         };
-        let entries = match disk.list(&log.directory) {
+        let mut entries = match disk.list(&log.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
             Err(error) => return Err(error).doing("list", &log.directory),
@@ -86,6 +87,9 @@ impl PartitionLog {
             return Ok(log);
         }
         log.present = true;
+        if swap::settle(&**disk, &log.directory, &entries)? {
+            entries = disk.list(&log.directory).doing("list", &log.directory)?;
+        }
         if !left.clean {
             // The process before may have died between making the names and syncing them.
             log.dirty.directories.extend([String::new(), log.directory.clone()]);

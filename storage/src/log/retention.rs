@@ -54,13 +54,17 @@ impl PartitionLog {
             return Ok(0);
         }
         let mut count = 0;
-        for segment in &mut self.segments {
+        for (index, segment) in self.segments.iter_mut().enumerate() {
             let timestamp = segment.largest().doing("read an index of", &self.directory)?.timestamp;
+            // What compaction left without a record goes with the segments around it.
+            if timestamp < 0 && !segment.has_records().doing("read", &self.directory)? {
+                continue;
+            }
             let age = if timestamp >= 0 { now_ms.saturating_sub(timestamp) } else { segment.held_ms(now_ms) };
-            if age <= retention_ms || segment.size() == 0 {
+            if age <= retention_ms {
                 break;
             }
-            count += 1;
+            count = index + 1;
         }
         Ok(count)
     }
@@ -70,17 +74,19 @@ impl PartitionLog {
         let Ok(retention_bytes) = u64::try_from(self.config.retention_bytes) else { return 0 };
         let mut excess = self.bytes.saturating_sub(retention_bytes);
         let mut count = 0;
-        for segment in &self.segments {
-            if segment.size() == 0 || segment.size() > excess {
+        for (index, segment) in self.segments.iter().enumerate() {
+            if segment.size() > excess {
                 break;
             }
             excess -= segment.size();
-            count += 1;
+            if segment.size() > 0 {
+                count = index + 1;
+            }
         }
         count
     }
 
-    /// Unlinks the segments that lie wholly below the log start. Whoever reads them holds them open.
+    /// Takes the segments out of use that lie wholly below the log start. Whoever reads them holds them open.
     pub(crate) fn remove_segments_below_start(&mut self) -> Result<(), StorageError> {
         let first =
             self.segments.partition_point(|segment| segment.base() <= self.log_start).saturating_sub(1);
@@ -89,7 +95,7 @@ impl PartitionLog {
         }
         for mut segment in self.segments.drain(..first) {
             self.bytes -= segment.size();
-            segment.remove().doing("remove a segment of", &self.directory)?;
+            self.retired.extend(segment.retire().doing("remove a segment of", &self.directory)?);
         }
         self.dirty.directories.insert(self.directory.clone());
         let base = self.segments[0].base();

@@ -124,7 +124,7 @@ impl PartitionLog {
         position: u64,
         inflated_max: usize,
     ) -> Result<Vec<(Offset, i64)>, ReadError> {
-        if header.is_log_append_time() {
+        if header.is_log_append_time() && header.is_dense() {
             return Ok(vec![(header.base.max(self.log_start), header.max_timestamp)]);
         }
         let size = usize::try_from(header.size).expect("a batch is at most 2 GiB");

@@ -12,6 +12,7 @@ fn header(producer: i64, epoch: i16, sequence: i32, count: i32, base: i64) -> Ba
         producer_id: producer,
         producer_epoch: epoch,
         base_sequence: sequence,
+        record_count: count,
     }
 }
 

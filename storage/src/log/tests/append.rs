@@ -279,7 +279,8 @@ fn r03_a_topic_made_again_starts_empty() {
     let slice = world.logs().read(partition(0), Offset(2), 1000, Offset::MAX, true).unwrap();
     world.logs().delete_partition(partition(0)).unwrap();
     assert_eq!(slice.read().unwrap().len() as u64, slice.len(), "an open reader goes on");
-    assert!(world.disk().list("").unwrap().iter().all(|entry| !entry.is_dir));
+    let directories = world.disk().list("").unwrap().into_iter().filter(|entry| entry.is_dir);
+    assert!(directories.into_iter().all(|entry| entry.name.ends_with("-delete")));
     assert_eq!(world.open(0).log_start, Offset(0));
     assert_eq!(world.append(producer_batch(1, 0, 0, 3)).unwrap().base_offset, Offset(0));
 }

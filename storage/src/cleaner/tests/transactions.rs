@@ -1,0 +1,140 @@
+//! Transactions: what was taken back goes, and says nothing of its keys; markers stay while they mean something.
+
+use super::*;
+use crate::Origin;
+
+const ABORT: u8 = 0;
+const COMMIT: u8 = 1;
+
+fn data(world: &mut World, producer: i64, sequence: i32, key: &str) -> i64 {
+    let mut builder =
+        BatchBuilder::new(Codec::Lz4, TimestampType::Create).producer(producer, 0, sequence).transactional();
+    builder.append(NOW, Some(key.as_bytes()), Some(format!("of {producer}").as_bytes()), &[]);
+    let batch = BytesMut::from(&builder.build(Offset(0), -1)[..]);
+    world.append(batch).unwrap().base_offset.0
+}
+
+fn end(world: &mut World, producer: i64, kind: u8) -> i64 {
+    let mut builder = BatchBuilder::new(Codec::None, TimestampType::Create)
+        .producer(producer, 0, -1)
+        .transactional()
+        .control();
+    builder.append(NOW, Some(&[0, 0, 0, kind]), Some(&[0, 0, 0, 0, 0, 0]), &[]);
+    let batch = BytesMut::from(&builder.build(Offset(0), -1)[..]);
+    world.logs().append(partition(0), batch, Origin::Coordinator, NOW).unwrap().base_offset.0
+}
+
+/// Base offset, record count and whether it is a marker, of each batch.
+fn shape(world: &mut World) -> Vec<(i64, i32, bool)> {
+    let start = world.facts().log_start;
+    let batches = world.read_all(start);
+    let views = batches.iter().map(|bytes| BatchView::parse(bytes).unwrap());
+    views
+        .map(|batch| (batch.base_offset().0, batch.record_count(), batch.attributes().is_control()))
+        .collect()
+}
+
+/// New records, so that there is something to compact again.
+fn more(world: &mut World) {
+    roll(world);
+    put(world, "filler", "v");
+}
+
+#[test]
+fn aborted_records_go_and_do_not_replace_committed_ones() {
+    let mut world = World::with(1, compacted());
+    data(&mut world, 1, 0, "a");
+    end(&mut world, 1, COMMIT);
+    data(&mut world, 2, 0, "a");
+    data(&mut world, 1, 1, "b");
+    end(&mut world, 2, ABORT);
+    end(&mut world, 1, COMMIT);
+    more(&mut world);
+    clean(&mut world, NOW);
+    assert_eq!(keys(&read(&mut world)), [(0, "a"), (3, "b"), (6, "filler")]);
+    // The aborted batch was its producer's last one: its header stays, and with it its marker.
+    let first = [(0, 1, false), (1, 1, true), (2, 0, false), (3, 1, false), (4, 1, true), (5, 1, true)];
+    assert_eq!(shape(&mut world)[..6], first);
+    let view = world.read_all(Offset(2));
+    let view = BatchView::parse(&view[0]).unwrap();
+    assert_eq!((view.producer_id(), view.base_sequence(), view.record_count()), (1, 1, 1), "read passes it");
+}
+
+#[test]
+fn a_marker_stays_until_its_records_are_gone_and_its_time_is_over() {
+    let mut world = World::with(1, compacted());
+    data(&mut world, 2, 0, "a");
+    end(&mut world, 2, ABORT);
+    // The producer goes on, so that nothing of before is its last batch.
+    more(&mut world);
+    data(&mut world, 2, 1, "b");
+    end(&mut world, 2, COMMIT);
+    roll(&mut world);
+    put(&mut world, "filler", "v");
+    clean(&mut world, NOW);
+    assert_eq!(shape(&mut world)[0], (1, 1, true), "its records were there when it was read");
+    let horizon = |world: &mut World| {
+        let batches = world.read_all(Offset(1));
+        let view = BatchView::parse(&batches[0]).unwrap();
+        view.attributes().has_delete_horizon().then(|| view.base_timestamp())
+    };
+    assert_eq!(horizon(&mut world), None);
+    more(&mut world);
+    clean(&mut world, NOW + 5);
+    assert_eq!(horizon(&mut world), Some(NOW + 1005));
+    let batches = world.read_all(Offset(1));
+    let marker = BatchView::parse(&batches[0]).unwrap();
+    let records = marker.records(1000).unwrap();
+    let record = records.iter().next().unwrap().unwrap();
+    assert_eq!((record.key, record.timestamp), (Some(&[0, 0, 0, ABORT][..]), NOW));
+    more(&mut world);
+    clean(&mut world, NOW + 1004);
+    assert_eq!(horizon(&mut world), Some(NOW + 1005));
+    more(&mut world);
+    clean(&mut world, NOW + 1005);
+    assert_ne!(shape(&mut world)[0].0, 1, "gone");
+    // The committed transaction has its record, so its marker stays for ever.
+    for round in 0..4 {
+        more(&mut world);
+        clean(&mut world, NOW + 10_000 * round);
+    }
+    let left = shape(&mut world);
+    assert!(left.contains(&(3, 1, false)) && left.contains(&(4, 1, true)), "{left:?}");
+}
+
+#[test]
+fn nothing_is_compacted_from_the_first_open_transaction_on() {
+    let mut world = World::with(1, compacted());
+    put(&mut world, "a", "old");
+    put(&mut world, "a", "kept");
+    roll(&mut world);
+    data(&mut world, 3, 0, "a");
+    put(&mut world, "b", "old");
+    roll(&mut world);
+    put(&mut world, "b", "new");
+    roll(&mut world);
+    put(&mut world, "c", "active");
+    clean(&mut world, NOW);
+    assert_eq!(keys(&read(&mut world)), [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c")]);
+    // A marker in the active segment, which is not compacted itself, decides.
+    end(&mut world, 3, ABORT);
+    clean(&mut world, NOW + 100_000);
+    assert_eq!(keys(&read(&mut world)), [(1, "a"), (4, "b"), (5, "c")]);
+}
+
+#[test]
+fn a_transaction_across_segments_and_groups_is_one() {
+    for kind in [ABORT, COMMIT] {
+        let mut world = World::with(1, LogConfig { segment_bytes: 1024, ..compacted() });
+        for round in 0..30 {
+            data(&mut world, 1, round, &format!("{}", round % 15));
+        }
+        end(&mut world, 1, kind);
+        more(&mut world);
+        clean(&mut world, NOW);
+        let left = read(&mut world);
+        let expected = if kind == COMMIT { 16 } else { 1 };
+        assert_eq!(left.len(), expected);
+        assert_eq!(world.facts().end, Offset(32));
+    }
+}
