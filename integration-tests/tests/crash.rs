@@ -42,17 +42,33 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Place {
     topic: &'static str,
     index: i32,
-    /// Old records leave it.
-    shrinks: bool,
+    life: Life,
     codec: Codec,
 }
 
-const PLACES: [Place; 4] = [
-    Place { topic: "kept", index: 0, shrinks: false, codec: Codec::None },
-    Place { topic: "kept", index: 1, shrinks: false, codec: Codec::Zstd },
-    Place { topic: "shrinks", index: 0, shrinks: true, codec: Codec::None },
-    Place { topic: "shrinks", index: 1, shrinks: true, codec: Codec::Lz4 },
+/// What becomes of old records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Kept,
+    /// They leave by size.
+    Shrinks,
+    /// Of each key the last one stays.
+    Compacts,
+}
+
+const PLACES: [Place; 6] = [
+    Place { topic: "kept", index: 0, life: Life::Kept, codec: Codec::None },
+    Place { topic: "kept", index: 1, life: Life::Kept, codec: Codec::Zstd },
+    Place { topic: "shrinks", index: 0, life: Life::Shrinks, codec: Codec::None },
+    Place { topic: "shrinks", index: 1, life: Life::Shrinks, codec: Codec::Lz4 },
+    Place { topic: "compacts", index: 0, life: Life::Compacts, codec: Codec::None },
+    Place { topic: "compacts", index: 1, life: Life::Compacts, codec: Codec::Snappy },
 ];
+
+/// Compaction is to happen within the short lives of this test.
+const SETTINGS: &str = "log.cleaner.backoff.ms=50\nlog.retention.check.interval.ms=200\n";
+/// Keys of each partition.
+const KEYS: i64 = 50;
 
 /// What a producer and the test share.
 #[derive(Debug, Default)]
@@ -69,7 +85,9 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     let rounds =
         std::env::var("SLUICE_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let mut random = Random::new(rounds);
-    let mut broker = BrokerProcess::start();
+    let settings = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    std::fs::write(settings.path(), SETTINGS).expect("it can be written");
+    let mut broker = BrokerProcess::start_with(&["--config", settings.path().to_str().expect("plain names")]);
     create_topics(broker.bootstrap());
     let producers: Vec<(Arc<Shared>, JoinHandle<()>)> = PLACES
         .iter()
@@ -80,7 +98,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
             (shared, thread::spawn(move || produce(place, &address, &mine, number as u64)))
         })
         .collect();
-    let mut readers = PLACES.map(|place| Reader { place, next_offset: 0, next_number: 0 });
+    let mut readers = PLACES.map(|place| Reader { place, next_offset: 0, next_number: 0, seen: Vec::new() });
     for round in 0..rounds {
         pause(Duration::from_millis(random.between(20, WORK_MS_MAX)));
         broker.kill();
@@ -107,11 +125,12 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     }
     let mut client = ApiClient::connect(broker.bootstrap());
     readers.iter_mut().for_each(|reader| reader.read(&mut client));
+    let compacted: i64 = readers.iter().map(|reader| reader.holds_the_last_of_each_key(&mut client)).sum();
     let sent: i64 = readers.iter().map(|reader| reader.next_number).sum();
     assert!(sent > 100, "only {sent} records were sent");
     assert!(broker.terminate().success(), "{}", broker.log());
     verify(&broker, rounds);
-    println!("{rounds} kills, {sent} records, none lost, none doubled");
+    println!("{rounds} kills, {sent} records, none lost, none doubled; {compacted} compacted away");
 }
 
 /// Every byte of the data directory checks. Nobody writes meanwhile.
@@ -147,17 +166,22 @@ fn create_topics(address: &str) {
             .with_name(StrBytes::from_static_str(name))
             .with_value(Some(StrBytes::from_static_str(value)))
     };
-    let topic = |name: &'static str, configs| {
+    // The timestamps of the records are old.
+    let topic = |name: &'static str, configs: Vec<CreatableTopicConfig>| {
         CreatableTopic::default()
             .with_name(TopicName(StrBytes::from_static_str(name)))
             .with_num_partitions(2)
             .with_replication_factor(1)
-            .with_configs(configs)
+            .with_configs([configs, vec![set("retention.ms", "-1")]].concat())
     };
     let segment = || set("segment.bytes", "1048576");
     let topics = vec![
         topic("kept", vec![segment()]),
         topic("shrinks", vec![segment(), set("retention.bytes", "1500000")]),
+        topic(
+            "compacts",
+            vec![segment(), set("cleanup.policy", "compact"), set("min.cleanable.dirty.ratio", "0.01")],
+        ),
     ];
     let request = CreateTopicsRequest::default().with_topics(topics).with_timeout_ms(10_000);
     for created in ApiClient::connect(address).call(7, &request).topics {
@@ -232,7 +256,7 @@ fn request(place: Place, id: i64, number: i64, count: i64) -> ProduceRequest {
     let sequence = i32::try_from(number).expect("a test is short");
     let mut batch = BatchBuilder::new(place.codec, TimestampType::Create).producer(id, 0, sequence);
     for number in number..number + count {
-        let key = (number % 50).to_be_bytes();
+        let key = (number % KEYS).to_be_bytes();
         let mut value = number.to_be_bytes().to_vec();
         value.resize(VALUE_BYTES, b'.');
         batch.append(1_700_000_000_000 + number, Some(&key), Some(&value), &[]);
@@ -251,6 +275,7 @@ struct Reader {
     place: Place,
     next_offset: i64,
     next_number: i64,
+    seen: Vec<i64>,
 }
 
 impl Reader {
@@ -269,7 +294,7 @@ impl Reader {
                 .with_session_epoch(-1)
                 .with_topics(vec![topic]);
             let part = client.call(11, &request).responses.remove(0).partitions.remove(0);
-            if part.error_code == 1 && self.place.shrinks {
+            if part.error_code == 1 && self.place.life == Life::Shrinks {
                 self.skip_to_start(client);
                 continue;
             }
@@ -288,13 +313,34 @@ impl Reader {
                     }
                     let value = record.value.expect("a value");
                     let number = i64::from_be_bytes(value[..8].try_into().expect("8 bytes"));
-                    assert_eq!(number, self.next_number, "{:?} at {}", self.place, record.offset);
-                    assert_eq!(record.offset.0, self.next_offset, "{:?}", self.place);
-                    self.next_number += 1;
-                    self.next_offset += 1;
+                    if self.place.life == Life::Compacts {
+                        // Holes are its life; nothing may come twice.
+                        assert!(number >= self.next_number, "{:?} at {}", self.place, record.offset);
+                    } else {
+                        assert_eq!(number, self.next_number, "{:?} at {}", self.place, record.offset);
+                    }
+                    assert_eq!(record.offset.0, number, "{:?}", self.place);
+                    (self.next_number, self.next_offset) = (number + 1, number + 1);
+                    if self.place.life == Life::Compacts {
+                        self.seen.push(number);
+                    }
                 }
             }
         }
+    }
+
+    /// Reads a compacted partition from its start: of each key the last record must be there. How many are not.
+    fn holds_the_last_of_each_key(&self, client: &mut ApiClient) -> i64 {
+        if self.place.life != Life::Compacts {
+            return 0;
+        }
+        let mut again = Self { place: self.place, next_offset: 0, next_number: 0, seen: Vec::new() };
+        again.read(client);
+        assert_eq!(again.next_number, self.next_number, "{:?}", self.place);
+        for number in (self.next_number - KEYS).max(0)..self.next_number {
+            assert!(again.seen.contains(&number), "{:?}: {number} is the last of its key", self.place);
+        }
+        self.next_number - i64::try_from(again.seen.len()).expect("few")
     }
 
     /// Old records have left: the offsets are the numbers, as nothing is doubled.
