@@ -145,7 +145,13 @@ async fn f14_p08_a_compacted_topic_is_read_to_its_end() {
     }
     let (end, bytes) = fetch(&mut client, 1, 1).await;
     let first = Batches::new(&bytes).next().unwrap().unwrap();
-    assert_eq!((end, first.base_offset().0), (RECORDS as i64, seen[0].0), "a removed offset gives the next");
+    assert_eq!(end, RECORDS as i64);
+    // The broker may have gone on meanwhile.
+    let next = first.base_offset().0;
+    assert!(
+        next > 1 && seen.iter().any(|(offset, ..)| *offset == next),
+        "a removed offset gives the next: {next}"
+    );
 
     let Server { running, dir } = server;
     running.stop().await.unwrap();
