@@ -392,13 +392,8 @@ fn borrowed(changes: &[(String, Option<String>)]) -> Vec<(&str, Option<&str>)> {
 /// # Errors
 /// [`CatalogError::Config`], which names the setting.
 pub fn check_topic_config(name: &str, value: &str) -> Result<(&'static str, String), CatalogError> {
-    let definition = match config::find(topic::TOPIC, name) {
-        Some(definition) => definition,
-        None if name == topic::INTERNAL_SEGMENT_BYTES.name => &topic::INTERNAL_SEGMENT_BYTES,
-        None => {
-            return Err(CatalogError::Config(format!("unknown topic config name: {}", name.escape_debug())));
-        }
-    };
+    let unknown = || CatalogError::Config(format!("unknown topic config name: {}", name.escape_debug()));
+    let definition = topic::find(name).ok_or_else(unknown)?;
     Ok((definition.name, definition.parse(value)?))
 }
 

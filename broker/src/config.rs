@@ -327,7 +327,7 @@ impl Config {
     /// Where the table of topics has no such setting.
     #[must_use]
     pub fn topic_text(&self, name: &str, overrides: &Overrides) -> String {
-        let definition = find(topic::TOPIC, name).expect("a setting of the table");
+        let definition = topic::find(name).expect("a setting of the tables");
         self.value(definition, overrides).unwrap_or_default()
     }
 }

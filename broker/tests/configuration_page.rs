@@ -8,7 +8,7 @@ use std::path::Path;
 use broker::config::broker::{BROKER, WITHOUT_EFFECT};
 use broker::config::definition::{Definition, Kind};
 use broker::config::group::GROUP;
-use broker::config::topic::TOPIC;
+use broker::config::topic::{TOPIC, UNLISTED};
 
 const HEAD: &str = "# Settings
 
@@ -70,6 +70,12 @@ fn page() -> String {
     table(&mut page, "Groups: key order", &pick(GROUP, true));
     table(&mut page, "Groups: as in Kafka", &pick(GROUP, false));
     table(&mut page, "Topics", &TOPIC.iter().collect::<Vec<_>>());
+    // Not listed by tools where it is not set.
+    table(
+        &mut page,
+        "Topics: Sluice's own",
+        &UNLISTED.iter().filter(|one| one.name == "flush.policy").collect::<Vec<_>>(),
+    );
     table(&mut page, "Broker: Sluice's own", &pick(BROKER, true));
     table(&mut page, "Broker: as in Kafka", &pick(BROKER, false));
     writeln!(page, "\n## Taken without an effect\n").unwrap();

@@ -49,6 +49,6 @@ pub use key_index::{
 pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
 pub use logs::{FoundPartition, Logs};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
-pub use options::{CleanerOptions, LogConfig, Options};
+pub use options::{CleanerOptions, FlushPolicy, LogConfig, Options};
 pub use retired::RemoveJob;
 pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};

@@ -120,6 +120,8 @@ pub(crate) struct PartitionLog {
     /// The key index, where it is on.
     keys: Option<Box<KeyIndex>>,
     dirty: Dirty,
+    /// When the first write was made that no sync was begun for, ms.
+    unsynced_since_ms: Option<i64>,
     poisoned: bool,
     cursors: VecDeque<Cursor>,
     /// Sealed segments that readers opened, oldest first.
@@ -194,6 +196,7 @@ impl PartitionLog {
             return Err(self.undo_append(error));
         }
         self.dirty.log = true;
+        self.unsynced_since_ms.get_or_insert(now_ms);
         self.producers.note(&header);
         self.producers.heard_of(header.producer_id, now_ms);
         self.epochs.assign(self.leader_epoch, header.base);

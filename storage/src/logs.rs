@@ -1,7 +1,7 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -21,7 +21,7 @@ use crate::log::{
     remove_directory, stored_topic_id,
 };
 use crate::metadata::Boot;
-use crate::options::{KEY_CACHE_BYTES_MAX, LogConfig, Options, SYNC_FILES_MAX};
+use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, Options, SYNC_FILES_MAX};
 use crate::retired::Retired;
 
 /// A partition directory as it was found.
@@ -47,6 +47,8 @@ pub struct Logs {
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
     ends: OffsetCheckpoint,
+    /// Logs whose policy syncs them without being asked.
+    lazy: BTreeSet<PartitionId>,
     pub(crate) cleaned: OffsetCheckpoint,
     pub(crate) holes: OffsetCheckpoint,
     pub(crate) jobs: Jobs,
@@ -73,6 +75,7 @@ impl Logs {
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
+            lazy: BTreeSet::new(),
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             holes: checkpoints::read(disk, checkpoints::HOLES)?,
             jobs: Jobs::default(),
@@ -127,7 +130,9 @@ impl Logs {
     ) -> Result<LogFacts, StorageError> {
         if let Some(open) = self.logs.get_mut(&id) {
             open.log.configure(config);
-            return Ok(open.log.facts());
+            let facts = open.log.facts();
+            self.note_flush_policy(id);
+            return Ok(facts);
         }
         let name = (topic_name.to_owned(), id.index);
         let left = OpenAs {
@@ -147,6 +152,7 @@ impl Logs {
         self.lower_cleaned(&name, facts.end)?;
         let cleaning = CleaningFacts::default();
         self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
+        self.note_flush_policy(id);
         Ok(facts)
     }
 
@@ -169,13 +175,22 @@ impl Logs {
             self.jobs.cancel(id);
         }
         self.log_mut(id)?.configure(config);
+        self.note_flush_policy(id);
         Ok(())
+    }
+
+    fn note_flush_policy(&mut self, id: PartitionId) {
+        match self.logs.get(&id).map(|open| open.log.config().flush) {
+            None | Some(FlushPolicy::Acks) => self.lazy.remove(&id),
+            Some(FlushPolicy::Interval(_) | FlushPolicy::Os) => self.lazy.insert(id),
+        };
     }
 
     /// Deletes a partition's log and all that stands beside it. Slices handed out stay readable.
     pub fn delete_partition(&mut self, id: PartitionId) -> Result<(), StorageError> {
         let mut open = self.logs.remove(&id).ok_or(StorageError::UnknownPartition)?;
         self.jobs.cancel(id);
+        self.lazy.remove(&id);
         self.cache.forget(id);
         self.key_cache.forget(id);
         self.forget(&open.name)?;
@@ -343,6 +358,28 @@ impl Logs {
         let events = open.take_dirty_events(&mut dirty);
         let job = SyncJob { partition: id, end, dirty, disk, events };
         Ok((!job.dirty.is_clean()).then_some(job))
+    }
+
+    /// Whether a log is synced when somebody waits for it; else its policy leaves that to [`Logs::due_flushes`].
+    pub fn syncs_when_asked(&self, id: PartitionId) -> Result<bool, StorageError> {
+        let log = self.log(id)?;
+        if log.is_poisoned() {
+            return Err(StorageError::Poisoned);
+        }
+        Ok(log.config().flush == FlushPolicy::Acks)
+    }
+
+    /// Whether any log's policy syncs it without being asked.
+    #[must_use]
+    pub fn has_lazy_flushes(&self) -> bool {
+        !self.lazy.is_empty()
+    }
+
+    /// The logs whose policy wants them synced now, although nobody waits for that.
+    pub fn due_flushes(&self, now_ms: i64) -> impl Iterator<Item = PartitionId> {
+        let is_due =
+            move |id: &&PartitionId| self.logs.get(id).is_some_and(|open| open.log.is_flush_due(now_ms));
+        self.lazy.iter().filter(is_due).copied()
     }
 
     /// Takes a job's result back: up to where the log is durable now. A failed one poisons the log: nothing may be

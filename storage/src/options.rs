@@ -148,6 +148,19 @@ impl Default for Options {
     }
 }
 
+/// When what is appended to a log is synced (`flush.policy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushPolicy {
+    /// Whenever somebody waits for it: nothing that was answered with acks=all is lost by a power cut.
+    #[default]
+    Acks,
+    /// This many milliseconds after a write at the latest: a power cut may take what was written since.
+    Interval(i64),
+    /// When a segment is full, and when the broker stops: a power cut may take all of the active segment that the
+    /// system has not written by itself.
+    Os,
+}
+
 /// Settings of one partition log, under Kafka's names and with Kafka's defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
@@ -179,6 +192,8 @@ pub struct LogConfig {
     pub max_compaction_lag_ms: i64,
     /// `file.delete.delay.ms`: how long deleted files stay under another name.
     pub file_delete_delay_ms: i64,
+    /// `flush.policy`, and `flush.ms` where it counts.
+    pub flush: FlushPolicy,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
 }
@@ -200,6 +215,7 @@ impl Default for LogConfig {
             min_compaction_lag_ms: 0,
             max_compaction_lag_ms: i64::MAX,
             file_delete_delay_ms: 60_000,
+            flush: FlushPolicy::Acks,
             timestamp_type: TimestampType::Create,
         }
     }

@@ -7,7 +7,7 @@ use coordinator::command::{PartitionRole, TopicImage};
 use records::TimestampType;
 use records::batch::validate::Rules;
 use records::ids::{PartitionId, TopicId};
-use storage::LogConfig;
+use storage::{FlushPolicy, LogConfig};
 
 use super::names::{NameError, metric_name};
 use crate::config::definition::list;
@@ -30,6 +30,9 @@ pub struct Topic {
     pub internal: bool,
     rules: Rules,
 }
+
+/// With `flush.policy=interval` a log is synced this often at least: Kafka's own default of `flush.ms` is never.
+const FLUSH_MS_MAX: i64 = 1_000;
 
 impl Topic {
     /// A topic with these settings over the broker's.
@@ -71,6 +74,11 @@ impl Topic {
             min_compaction_lag_ms: number("min.compaction.lag.ms"),
             max_compaction_lag_ms: number("max.compaction.lag.ms"),
             file_delete_delay_ms: number("file.delete.delay.ms"),
+            flush: match config.topic_text("flush.policy", &self.configs).as_str() {
+                "interval" => FlushPolicy::Interval(number("flush.ms").min(FLUSH_MS_MAX)),
+                "os" => FlushPolicy::Os,
+                _ => FlushPolicy::Acks,
+            },
             timestamp_type: self.rules.timestamp_type,
         }
     }

@@ -24,6 +24,9 @@ pub(super) const STUCK_KEYS: Kind = Kind::Long(1, 100_000_000);
 /// `sluice.share.sync.ms`.
 pub(super) const SYNC_MS: Kind = Kind::Long(0, 10_000);
 
+/// `flush.policy`.
+pub(super) const FLUSH_POLICY: Kind = Kind::Choice(&["acks", "interval", "os"]);
+
 const fn on(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> Definition {
     Definition::new(name, kind, default, doc)
 }
@@ -70,8 +73,9 @@ pub const BROKER: &[Definition] = &[
     on("log.index.interval.bytes", I32_FROM_0, Some("4096"), "Bytes of log per entry of the offset index."),
     on("log.index.size.max.bytes", Kind::Int(4, i32::MAX), Some("10485760"), "Largest offset index of a log file."),
     on("log.segment.delete.delay.ms", I64_FROM_0, Some("60000"), "How long the files of deleted records stay under another name."),
+    on("log.flush.policy", FLUSH_POLICY, Some("acks"), "When what is appended is synced to disk. acks: before acks=all is answered. interval: log.flush.interval.ms after it was written, at most a second; os: when a log file is full. With these two acks=all is answered when it is written: a power cut may take the last moments, a crash of the broker takes nothing."),
     on("log.flush.interval.messages", Kind::Long(1, i64::MAX), FOREVER, "Shown to tools; what acks=all answers is synced already."),
-    on("log.flush.interval.ms", I64_FROM_0, None, "Shown to tools; what acks=all answers is synced already."),
+    on("log.flush.interval.ms", I64_FROM_0, None, "With log.flush.policy=interval: how long after a write it is synced, at most a second."),
     on("log.flush.scheduler.interval.ms", I64_FROM_0, FOREVER, "Shown to tools; what acks=all answers is synced already."),
     on("log.preallocate", Kind::Boolean, Some("false"), "Shown to tools; files grow as they are written."),
     on("log.message.timestamp.type", Kind::Choice(&["CreateTime", "LogAppendTime"]), Some("CreateTime"), "Whose clock stamps records: the producer's or the broker's."),

@@ -45,8 +45,8 @@ impl Config {
     /// All settings of a topic, by name.
     #[must_use]
     pub fn describe_topic(&self, own: &Overrides) -> Vec<Described> {
-        let unlisted = own.contains_key(topic::INTERNAL_SEGMENT_BYTES.name);
-        let table = topic::TOPIC.iter().chain(unlisted.then_some(&topic::INTERNAL_SEGMENT_BYTES));
+        let unlisted = topic::UNLISTED.iter().filter(|definition| own.contains_key(definition.name));
+        let table = topic::TOPIC.iter().chain(unlisted);
         table.map(|definition| self.describe(definition, own, Source::Topic)).collect()
     }
 

@@ -1,5 +1,6 @@
 //! Settings of topics, as Apache Kafka 4.4 lists them (`LogConfig`, `TopicConfig`).
 
+use super::broker::FLUSH_POLICY;
 use super::definition::{Definition, InvalidValue, Kind, broker, on};
 use super::{Config, Overrides};
 
@@ -18,7 +19,7 @@ pub const TOPIC: &[Definition] = &[
     on("errors.deadletterqueue.group.enable", Kind::Boolean, Some("false"), &[], "Kept and shown, without effect so far: whether share groups may use this topic for dead letters."),
     on("file.delete.delay.ms", I64_FROM_0, None, broker!["log.segment.delete.delay.ms"], "How long the files of deleted records stay under another name."),
     on("flush.messages", Kind::Long(1, i64::MAX), None, broker!["log.flush.interval.messages"], "Shown to tools; what acks=all answers is synced already."),
-    on("flush.ms", I64_FROM_0, FOREVER, broker!["log.flush.interval.ms", "log.flush.scheduler.interval.ms"], "Shown to tools; what acks=all answers is synced already."),
+    on("flush.ms", I64_FROM_0, FOREVER, broker!["log.flush.interval.ms", "log.flush.scheduler.interval.ms"], "With flush.policy=interval: how long after a write it is synced, at most a second."),
     on("follower.replication.throttled.replicas", Kind::Replicas, Some(""), &[], "Shown to tools; there is one replica."),
     on("index.interval.bytes", Kind::Int(0, i32::MAX), None, broker!["log.index.interval.bytes"], "Bytes of log per entry of the offset index."),
     on("leader.replication.throttled.replicas", Kind::Replicas, Some(""), &[], "Shown to tools; there is one replica."),
@@ -65,10 +66,23 @@ pub fn check_together(config: &Config, overrides: &Overrides) -> Result<(), Inva
     })
 }
 
-/// Kafka's own test setting: `segment.bytes` without its lower bound. Taken, never listed.
+/// Settings that Kafka's topics do not list: taken, and listed where they are set.
+#[rustfmt::skip] // one setting a line
+pub const UNLISTED: &[Definition] = &[
+    INTERNAL_SEGMENT_BYTES,
+    on("flush.policy", FLUSH_POLICY, None, broker!["log.flush.policy"], "When what is appended is synced to disk. acks: before acks=all is answered. interval: flush.ms after it was written, at most a second; os: when a log file is full. With these two acks=all is answered when it is written: a power cut may take the last moments, a crash of the broker takes nothing."),
+];
+
+/// Kafka's own test setting: `segment.bytes` without its lower bound.
 pub const INTERNAL_SEGMENT_BYTES: Definition = Definition::new(
     "internal.segment.bytes",
     Kind::Int(14, i32::MAX),
     None,
     "As segment.bytes, without its lower bound: for tests.",
 );
+
+/// A setting that topics take, listed or not.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Definition> {
+    super::find(TOPIC, name).or_else(|| super::find(UNLISTED, name))
+}

@@ -30,6 +30,20 @@ impl Flushes {
         op: OpId,
         partition: PartitionId,
     ) -> (Vec<Completion<Data>>, Option<SyncJob>) {
+        match logs.syncs_when_asked(partition) {
+            Ok(true) => self.force(logs, op, partition),
+            Ok(false) => (vec![Completion::Synced(op, Ok(()))], None),
+            Err(error) => (vec![Completion::Synced(op, Err(refused(&error)))], None),
+        }
+    }
+
+    /// The same for a partition whose policy makes nobody wait.
+    pub fn force(
+        &mut self,
+        logs: &mut Logs,
+        op: OpId,
+        partition: PartitionId,
+    ) -> (Vec<Completion<Data>>, Option<SyncJob>) {
         if let Some(flush) = self.partitions.get_mut(&partition) {
             flush.next.push(op);
             return (Vec::new(), None);
@@ -69,9 +83,15 @@ impl Flushes {
                 return (Vec::new(), Some(job));
             }
             Ok(None) => Ok(()),
-            Err(storage::StorageError::UnknownPartition) => Err(IoError::NotOpen),
-            Err(_) => Err(IoError::Storage),
+            Err(error) => Err(refused(&error)),
         };
         (ops.into_iter().map(|op| Completion::Synced(op, outcome)).collect(), None)
+    }
+}
+
+fn refused(error: &storage::StorageError) -> IoError {
+    match error {
+        storage::StorageError::UnknownPartition => IoError::NotOpen,
+        _ => IoError::Storage,
     }
 }

@@ -43,6 +43,8 @@ const REMOVE_THREADS_MAX: usize = 1;
 const CHECKPOINT_EVERY: Micros = Micros(60_000_000);
 /// The first time sooner: what this start had to recover, a start after a crash soon need not recover again.
 const CHECKPOINT_FIRST: Micros = Micros(1_000_000);
+/// How often it is looked for logs that nobody waits for and that are to be synced by now.
+const FLUSH_EVERY: Micros = Micros(100_000);
 /// The shard's thread decides and walks indexes; nothing recurses.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -155,6 +157,7 @@ struct Worker {
     retention_every: Micros,
     retention_at: Mono,
     checkpoint_at: Mono,
+    flush_at: Mono,
     stopping: Option<oneshot::Sender<Result<(), Refused>>>,
 }
 
@@ -179,6 +182,7 @@ impl Worker {
             retention_every: parts.retention_every,
             retention_at: now + parts.retention_every,
             checkpoint_at: now + CHECKPOINT_FIRST,
+            flush_at: now + FLUSH_EVERY,
             stopping: None,
         }
     }
@@ -244,7 +248,10 @@ impl Worker {
     }
 
     fn wait(&self) -> Duration {
-        let housekeeping = self.retention_at.min(self.checkpoint_at);
+        let mut housekeeping = self.retention_at.min(self.checkpoint_at);
+        if self.logs.has_lazy_flushes() {
+            housekeeping = housekeeping.min(self.flush_at);
+        }
         let next = self.cleaning.next_at().map_or(housekeeping, |at| at.min(housekeeping));
         self.clock.until(self.shard.next_deadline().map_or(next, |deadline| deadline.min(next)))
     }
@@ -292,7 +299,7 @@ impl Worker {
     /// Syncs what recovery has left to the next sync, without anybody who waits for it.
     fn sync_recovered(&mut self) {
         for (partition, _) in self.logs.sizes() {
-            let (_, job) = self.flushes.begin(&mut self.logs, OpId::default(), partition);
+            let (_, job) = self.flushes.force(&mut self.logs, OpId::default(), partition);
             self.start_sync(job);
         }
     }
@@ -372,6 +379,13 @@ impl Worker {
             }
             if let Some(job) = self.logs.remove_job(now.wall_ms) {
                 self.removals.run(move || job.run());
+            }
+        }
+        if now.mono >= self.flush_at && self.logs.has_lazy_flushes() {
+            self.flush_at = now.mono + FLUSH_EVERY;
+            for partition in self.logs.due_flushes(now.wall_ms).collect::<Vec<_>>() {
+                let (_, job) = self.flushes.force(&mut self.logs, OpId::default(), partition);
+                self.start_sync(job);
             }
         }
         self.cleaning.tick(&mut self.logs, now, &self.mailbox);

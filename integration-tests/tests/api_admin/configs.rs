@@ -159,3 +159,22 @@ fn the_broker_shows_its_settings_and_keeps_them() {
     assert_eq!(fixture.alter(BROKER, "1", &[("num.partitions", DELETE, None)]).0, 0);
     assert_eq!(fixture.value(BROKER, "1", "num.partitions").0, "3");
 }
+
+#[test]
+fn a_topic_says_when_it_is_synced() {
+    let mut fixture = Fixture::start();
+    fixture.topic("t", 1);
+    let listed = |fixture: &mut Fixture| {
+        let described = fixture.describe(TOPIC, "t", None);
+        described.configs.iter().find(|one| &*one.name == "flush.policy").map(|one| one.value.clone())
+    };
+    assert_eq!(listed(&mut fixture), None, "Kafka's tools expect Kafka's settings");
+    assert_eq!(fixture.alter(TOPIC, "t", &[("flush.policy", SET, Some("never"))]).0, 40);
+    for policy in ["interval", "os", "acks"] {
+        assert_eq!(fixture.alter(TOPIC, "t", &[("flush.policy", SET, Some(policy))]).0, 0);
+        assert_eq!(listed(&mut fixture).flatten().as_deref(), Some(policy));
+        assert_eq!(fixture.produce("t", &[1], records::Codec::None).0, 0);
+    }
+    fixture.kill_and_restart();
+    assert_eq!(listed(&mut fixture).flatten().as_deref(), Some("acks"));
+}

@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 
+use std::time::Duration;
+
+use integration_tests::real_time::wait_until;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId, TransactionalId};
 
 use super::support::{Fixture, text};
@@ -72,8 +75,9 @@ fn w17_transactions_fail_early_and_for_good() {
         let answer = fixture.producer(version, &transactional);
         assert_eq!((answer.error_code, answer.producer_id.0, answer.producer_epoch), (53, -1, -1));
     }
-    let log = fixture.broker.log();
-    assert!(log.contains("transactions are not served"), "{log}");
-    assert!(log.contains(r"pay\nments"), "names are escaped: {log}");
+    // The log is gathered by a thread of its own.
+    let told = |text: &str| wait_until(Duration::from_secs(10), || fixture.broker.log().contains(text));
+    assert!(told("transactions are not served"), "{}", fixture.broker.log());
+    assert!(told(r"pay\nments"), "names are escaped: {}", fixture.broker.log());
     assert_eq!(fixture.producer(4, &idempotent()).error_code, 0);
 }

@@ -70,6 +70,7 @@ impl PartitionLog {
             events: BTreeSet::new(),
             keys: None,
             dirty: Dirty::default(),
+            unsynced_since_ms: None,
             bytes: 0,
             poisoned: false,
             cursors: VecDeque::new(),

@@ -8,7 +8,7 @@ use records::ids::Offset;
 use super::PartitionLog;
 use crate::disk::DiskFile;
 use crate::error::{IoContext, StorageError};
-use crate::options::SYNC_FILES_MAX;
+use crate::options::{FlushPolicy, SYNC_FILES_MAX};
 
 /// What a sync must reach, besides the active segment's log file.
 #[derive(Debug, Default)]
@@ -39,7 +39,20 @@ impl PartitionLog {
             let file = active.log_file().doing("open", &self.directory)?;
             self.dirty.files.push(Arc::clone(file));
         }
+        self.unsynced_since_ms = None;
         Ok(Some((self.end, std::mem::take(&mut self.dirty))))
+    }
+
+    /// Whether its policy wants it synced now, although nobody waits for that.
+    pub(crate) fn is_flush_due(&self, now_ms: i64) -> bool {
+        let is_rolled = !self.dirty.files.is_empty();
+        match self.config.flush {
+            FlushPolicy::Acks => false,
+            FlushPolicy::Os => is_rolled,
+            FlushPolicy::Interval(ms) => {
+                is_rolled || self.unsynced_since_ms.is_some_and(|since| now_ms.saturating_sub(since) >= ms)
+            }
+        }
     }
 
     /// A sync that began when the log ended at `end` has come back.

@@ -1,5 +1,6 @@
 mod append;
 mod crashes;
+mod flush;
 mod recovery;
 mod retention;
 mod times;
