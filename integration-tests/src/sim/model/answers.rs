@@ -126,13 +126,10 @@ impl Model {
                 let view = self.member(&group, &member);
                 view.answered(ticket, fetched.is_ok());
                 let Ok(fetched) = fetched else { return Ok(()) };
-                for acked in acked {
-                    let part = fetched.parts.iter().find(|part| part.partition == acked.partition);
-                    let Some(part) = part else {
-                        return Err(Violation::new(Rule::Reply, "acknowledgements are not answered"));
-                    };
-                    self.acked(&group, &acked, part.ack_error, &part.ack_results)?;
-                }
+                self.all_acked(&group, &acked, |partition| {
+                    let part = fetched.parts.iter().find(|part| part.partition == partition)?;
+                    Some((part.ack_error, &part.ack_results[..]))
+                })?;
                 let terms = super::grants::Terms {
                     ticket,
                     group,
@@ -147,14 +144,10 @@ impl Model {
             }
             (Asked::ShareAcknowledge { group, acked, .. }, Reply::ShareAcknowledged(outcome)) => {
                 let Ok(outcome) = outcome else { return Ok(()) };
-                for acked in acked {
-                    let part = outcome.parts.iter().find(|part| part.partition == acked.partition);
-                    let Some(part) = part else {
-                        return Err(Violation::new(Rule::Reply, "acknowledgements are not answered"));
-                    };
-                    self.acked(&group, &acked, part.error, &part.results)?;
-                }
-                Ok(())
+                self.all_acked(&group, &acked, |partition| {
+                    let part = outcome.parts.iter().find(|part| part.partition == partition)?;
+                    Some((part.error, &part.results[..]))
+                })
             }
             (Asked::Commit { group, number }, Reply::Group(GroupReply::Committed(results))) => {
                 if results.iter().all(Result::is_ok) {
@@ -211,6 +204,22 @@ impl Model {
             seen.iter().all(|seen| log.records.get(&seen.offset) == Some(seen) || seen.offset >= log.end)
         });
         if in_one { Ok(()) } else { Err(Violation::new(Rule::Content, "a fetch shows what no log holds")) }
+    }
+
+    /// Every partition that was acknowledged has an outcome, which `outcome` finds in the answer.
+    fn all_acked<'a>(
+        &mut self,
+        group: &Arc<str>,
+        acked: &[Acked],
+        outcome: impl Fn(PartitionId) -> Option<(Option<ShareError>, &'a [Result<(), ShareError>])>,
+    ) -> Result<(), Violation> {
+        for acked in acked {
+            let Some((error, results)) = outcome(acked.partition) else {
+                return Err(Violation::new(Rule::Reply, "acknowledgements are not answered"));
+            };
+            self.acked(group, acked, error, results)?;
+        }
+        Ok(())
     }
 
     fn acked(
