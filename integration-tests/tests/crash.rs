@@ -133,7 +133,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     println!("{rounds} kills, {sent} records, none lost, none doubled; {compacted} compacted away");
 }
 
-/// Every byte of the data directory checks. Nobody writes meanwhile.
+/// The whole data directory checks. Nobody writes meanwhile.
 fn verify(broker: &BrokerProcess, round: u64) {
     let mut verify = Command::new(binary());
     verify.args(["log", "verify", "--data-dir"]).arg(broker.data_dir());

@@ -31,7 +31,8 @@ pub const FINDINGS_MAX: usize = 100;
 pub enum Depth {
     /// Names, lengths and batch headers.
     Describe,
-    /// Every byte: CRCs, records, indexes, snapshots, checkpoints, share state.
+    /// Every batch and record, indexes, producer snapshots, leader epochs, share state. Key indexes are left out: readers
+    /// believe nothing in them without its CRC.
     Verify,
 }
 

@@ -24,7 +24,7 @@ pub struct Log {
 enum Command {
     /// Show partitions and their segments.
     Describe(Which),
-    /// Check every byte: CRCs, records, indexes, snapshots, checkpoints and share state. Exit code 1 where something
+    /// Check every batch and record, indexes, producer snapshots, leader epochs and share state. Exit code 1 where something
     /// is wrong. What a running broker is just writing can look torn.
     Verify(Which),
     /// Print the batches of a partition, and their records.
