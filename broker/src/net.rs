@@ -9,7 +9,9 @@ mod registry;
 mod sendfile;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod writer;
 
 pub use listener::serve;
 pub use registry::Connections;
+pub use threads::NetThreads;

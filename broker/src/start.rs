@@ -23,7 +23,7 @@ use crate::entropy;
 use crate::executor::{CleaningPace, Executor, Parts, Refused, ShardHandle, serve};
 use crate::fetch_session::FetchSessions;
 use crate::metrics::{self, ExporterError};
-use crate::net::{self, Connections};
+use crate::net::{self, Connections, NetThreads};
 
 /// Connections that may wait to be accepted; the system may allow fewer. A burst that overflows it makes honest clients
 /// wait for their next try.
@@ -130,7 +130,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     if let Some(address) = &broker.config.metrics_listen {
         export_metrics(address, broker.shard.clone(), stopped.clone()).await?;
     }
-    let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, stopped));
+    let threads = NetThreads::start().map_err(StartError::Thread)?;
+    let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, threads, stopped));
     Ok(Running { broker, executor, local, stopping, listener })
 }
 

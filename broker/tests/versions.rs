@@ -476,7 +476,12 @@ async fn w05_unknown_tags_change_no_answer_of_any_api() {
             let frame = [&head, &[0, 0, 0, 7, 0, 1, b'a'][..], &tags, rest, &tags].concat();
             raw.send(&framed(&frame)).await;
             let tagged = raw.frame().await;
-            assert_eq!(tagged, plain, "{} v{version}", api.name);
+            if api.key == ApiKey::DescribeLogDirs {
+                // It tells how much room the disk has, which is not ours alone.
+                assert_eq!(tagged.len(), plain.len(), "{} v{version}", api.name);
+            } else {
+                assert_eq!(tagged, plain, "{} v{version}", api.name);
+            }
         }
     }
     server.answers().await;

@@ -83,11 +83,8 @@ fn raise_file_limit() {
 }
 
 fn runtime() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("net")
-        .max_blocking_threads(BLOCKING_THREADS_MAX)
-        .build()
+    // Connections have threads of their own.
+    Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()
 }
 
 async fn serve(config: Config) -> Result<(), StartError> {

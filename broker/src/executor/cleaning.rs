@@ -1,14 +1,15 @@
 //! Driving log compaction: which jobs run, and how fast.
 //!
 //! A job runs on a thread of its own, step by step; between two steps it waits until the bytes that all jobs have read
-//! and written so far are within the rate. The shard's thread only puts finished segments in their place.
+//! and written so far are within the rate. The shard's worker only puts finished segments in their place.
 
 use std::sync::Arc;
 
 use coordinator::time::{Micros, Mono, Now};
 use storage::{CleanJob, CleanStep, Logs};
 
-use super::mailbox::{Mail, Mailbox};
+use super::engine::Engine;
+use super::mailbox::Mail;
 use super::pool::Pool;
 use crate::metrics;
 
@@ -65,10 +66,10 @@ impl Cleaning {
     }
 
     /// Does what is due.
-    pub(crate) fn tick(&mut self, logs: &mut Logs, now: Now, mailbox: &Arc<Mailbox>) {
+    pub(crate) fn tick(&mut self, logs: &mut Logs, now: Now, engine: &Arc<Engine>) {
         if now.mono >= self.free_at {
             for job in std::mem::take(&mut self.waiting) {
-                self.run(job, mailbox);
+                self.run(job, engine);
             }
         }
         if !self.pace.enabled || now.mono < self.look_at {
@@ -76,7 +77,7 @@ impl Cleaning {
         }
         self.look_at = now.mono + self.pace.backoff;
         while let Some(job) = logs.clean_job(now.wall_ms) {
-            self.run(job, mailbox);
+            self.run(job, engine);
         }
     }
 
@@ -97,20 +98,20 @@ impl Cleaning {
     }
 
     /// Has the jobs end, each within the batch that it is at.
-    pub(crate) fn stop(&mut self, logs: &mut Logs, mailbox: &Arc<Mailbox>) {
+    pub(crate) fn stop(&mut self, logs: &mut Logs, engine: &Arc<Engine>) {
         self.pace.enabled = false;
         logs.stop_cleaning();
         for job in std::mem::take(&mut self.waiting) {
-            self.run(job, mailbox);
+            self.run(job, engine);
         }
     }
 
-    fn run(&self, job: CleanJob, mailbox: &Arc<Mailbox>) {
+    fn run(&self, job: CleanJob, engine: &Arc<Engine>) {
         let bytes =
             (self.pace.bytes_per_second / STEPS_PER_SECOND).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX) as u64;
-        let mailbox = Arc::clone(mailbox);
+        let engine = Arc::clone(engine);
         self.pool.run(move || {
-            let _ = mailbox.push(Mail::Cleaned(Box::new(job.run(bytes))));
+            let _ = engine.leave(Mail::Cleaned(Box::new(job.run(bytes))));
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The way to the shard from outside of its thread.
+//! The way to the shard from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,13 @@ use tokio::sync::oneshot;
 
 use super::Data;
 use super::control::{Control, OpenPartition, Refused, ShareGroups};
-use super::mailbox::{Mail, Mailbox};
+use super::engine::Engine;
+use super::mailbox::Mail;
 
 /// The shard's answer to a command.
 pub type Reply = coordinator::reply::Reply<Data>;
 
-/// The shard's thread is gone or about to go.
+/// The shard is gone or about to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the broker stops")]
 pub struct Stopped;
@@ -23,7 +24,7 @@ pub struct Stopped;
 /// Cheap to clone; clones lead to the same shard.
 #[derive(Clone, Debug)]
 pub struct ShardHandle {
-    mailbox: Arc<Mailbox>,
+    engine: Arc<Engine>,
     ticket_next: Arc<AtomicU64>,
 }
 
@@ -35,8 +36,8 @@ pub struct Pending {
 }
 
 impl ShardHandle {
-    pub(crate) fn new(mailbox: Arc<Mailbox>) -> Self {
-        Self { mailbox, ticket_next: Arc::new(AtomicU64::new(1)) }
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, ticket_next: Arc::new(AtomicU64::new(1)) }
     }
 
     /// Has the shard serve a command, and waits for the reply.
@@ -55,13 +56,13 @@ impl ShardHandle {
     pub async fn submit(&self, command: Command) -> Result<Pending, Stopped> {
         let ticket = Ticket(self.ticket_next.fetch_add(1, Ordering::Relaxed));
         let (sender, reply) = oneshot::channel();
-        self.mailbox.send(Mail::Command { ticket, command, reply: sender }).await?;
+        self.engine.send(Mail::Command { ticket, command, reply: sender }).await?;
         Ok(Pending { ticket, reply })
     }
 
     /// Tells the shard something. Lost where the broker stops, as everything is then.
     pub fn fact(&self, fact: Fact) {
-        let _ = self.mailbox.push(Mail::Fact(fact));
+        self.engine.bring(Mail::Fact(fact));
     }
 }
 
@@ -86,14 +87,14 @@ impl ShardHandle {
     /// How many bytes each log has on disk.
     pub(crate) async fn sizes(&self) -> Result<Vec<(PartitionId, u64)>, Stopped> {
         let (sender, sizes) = oneshot::channel();
-        self.mailbox.push(Mail::Control(Control::Sizes(sender)))?;
+        self.engine.leave(Mail::Control(Control::Sizes(sender)))?;
         sizes.await.map_err(|_| Stopped)
     }
 
     /// Where every share group stands, by name.
     pub(crate) async fn share_groups(&self) -> Result<ShareGroups, Stopped> {
         let (sender, groups) = oneshot::channel();
-        self.mailbox.push(Mail::Control(Control::ShareGroups(sender)))?;
+        self.engine.leave(Mail::Control(Control::ShareGroups(sender)))?;
         groups.await.map_err(|_| Stopped)
     }
 
@@ -103,7 +104,7 @@ impl ShardHandle {
     ) -> Result<(), Refused> {
         let (sender, outcome) = oneshot::channel();
         let stopped = || Refused(Stopped.to_string());
-        self.mailbox.push(Mail::Control(make(sender))).map_err(|_| stopped())?;
+        self.engine.leave(Mail::Control(make(sender))).map_err(|_| stopped())?;
         outcome.await.unwrap_or_else(|_| Err(stopped()))
     }
 }

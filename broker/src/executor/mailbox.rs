@@ -1,25 +1,24 @@
-//! The one way to the shard's thread: a queue whose commands are bounded.
+//! The one way to the shard: a queue whose commands are bounded.
 //!
 //! Commands wait for room. What follows from work that was admitted before (facts, completions, changes of the
 //! catalogue, which are made one at a time) is never refused: of those there are at most a few per command in
 //! flight, partition or connection, all of which are bounded themselves.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use coordinator::command::{Command, Fact, Ticket};
 use coordinator::io::Completion;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use storage::{CleanStep, SyncResult};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::control::Control;
 use super::{Data, Reply, Stopped};
 
-/// Commands that may wait for the shard's thread at a time.
+/// Commands that may wait for the shard at a time.
 const COMMANDS_QUEUED_MAX: usize = 1024;
 
-/// One thing for the shard's thread.
+/// One thing for the shard.
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// A request's work.
@@ -47,7 +46,6 @@ pub(crate) enum Mail {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
-    filled: Condvar,
     room: Semaphore,
 }
 
@@ -59,7 +57,7 @@ struct State {
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default(), filled: Condvar::new(), room: Semaphore::new(COMMANDS_QUEUED_MAX) }
+        Self { state: Mutex::default(), room: Semaphore::new(COMMANDS_QUEUED_MAX) }
     }
 
     /// Queues a command, after waiting for room. Nothing is queued where the future is dropped before it is done.
@@ -77,27 +75,26 @@ impl Mailbox {
             return Err(Stopped);
         }
         state.queue.push_back(mail);
-        drop(state);
-        self.filled.notify_one();
         Ok(())
     }
 
-    /// Takes all that is there into `taken`, which must be empty, after waiting for something at most so long.
-    pub(crate) fn take(&self, taken: &mut VecDeque<Mail>, wait_max: Duration) {
-        let mut state = self.state.lock();
-        if state.queue.is_empty() && !state.closed && !wait_max.is_zero() {
-            self.filled.wait_for(&mut state, wait_max);
-        }
-        std::mem::swap(&mut state.queue, taken);
-        drop(state);
+    /// Whether nothing is there.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().queue.is_empty()
+    }
+
+    /// Takes all that is there into `taken`, which must be empty.
+    pub(crate) fn take(&self, taken: &mut VecDeque<Mail>) {
+        std::mem::swap(&mut self.state.lock().queue, taken);
         let commands = taken.iter().filter(|mail| matches!(mail, Mail::Command { .. })).count();
-        self.room.add_permits(commands);
+        if commands > 0 {
+            self.room.add_permits(commands);
+        }
     }
 
     /// Refuses everything from now on.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.room.close();
-        self.filled.notify_one();
     }
 }

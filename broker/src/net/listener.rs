@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection;
 use super::registry::Connections;
+use super::threads::NetThreads;
 use crate::broker::Broker;
 
 /// Pause after an accept that failed for want of files or memory: some come free as connections end.
@@ -24,6 +25,7 @@ pub async fn serve(
     broker: Arc<Broker>,
     listener: TcpListener,
     connections: Arc<Connections>,
+    mut threads: NetThreads,
     mut stopping: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(broker.config.connections_max.min(Semaphore::MAX_PERMITS)));
@@ -40,10 +42,14 @@ pub async fn serve(
                 told = false;
                 let registered = connections.register();
                 let (broker, stopping) = (Arc::clone(&broker), stopping.clone());
-                tasks.spawn(async move {
-                    connection::serve(broker, stream, peer, registered, stopping).await;
+                let served = async move {
+                    match TcpStream::from_std(stream) {
+                        Ok(stream) => connection::serve(broker, stream, peer, registered, stopping).await,
+                        Err(error) => tracing::error!("cannot serve {peer}: {error}"),
+                    }
                     drop(place);
-                });
+                };
+                tasks.spawn_on(served, threads.next());
             }
             Err(error) => {
                 if !told {
@@ -62,11 +68,12 @@ pub async fn serve(
     }
 }
 
-type Accepted = (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
+/// A stream that belongs to no thread yet.
+type Accepted = (std::net::TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
 
 async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> io::Result<Accepted> {
     let place = Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed");
     let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, peer, place))
+    Ok((stream.into_std()?, peer, place))
 }
