@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim image compose-test bench bench-footprint bench-kafka-produce bench-kafka-consume clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim image compose-test bench bench-storage bench-restart bench-footprint bench-kafka-produce bench-kafka-consume clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -49,12 +49,25 @@ test-crash: build ## a loaded broker is killed ROUNDS times: nothing lost, nothi
 bench: ## criterion benches of the parts
 	$(CARGO) bench -p sluice-benches
 
-bench-footprint: build ## start-up time and idle memory, beside Apache Kafka's
-	SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run -q -p sluice-benches --bin footprint
+bench-storage: ## those of the log alone: append beside a bare write, read, sync, key index
+	$(CARGO) bench -p sluice-benches --bench log_append --bench log_read --bench key_index
 
-bench-kafka-produce bench-kafka-consume: build ## throughput and CPU beside Apache Kafka's, by its own perf tools
-	SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run -q -p sluice-benches --bin throughput -- \
-	  $(patsubst bench-kafka-%,%,$@)
+bench-footprint: build ## start-up time and idle memory, beside Apache Kafka's
+	$(BENCH) footprint
+
+# Each bench is a program: with Sluice alone, or with Apache Kafka beside it.
+BENCH = SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run -q --release -p sluice-benches --bin
+
+bench-kafka-produce: build ## throughput, CPU and durable acknowledgements beside Apache Kafka's
+	$(BENCH) throughput -- produce
+	$(BENCH) durable
+
+bench-kafka-consume: build ## throughput, CPU and end-to-end latency beside Apache Kafka's
+	$(BENCH) throughput -- consume
+	$(BENCH) latency
+
+bench-restart: build ## the start of a broker that has much data
+	$(BENCH) restart
 
 image: ## build both images of docker-compose.yml
 	docker/stage.sh

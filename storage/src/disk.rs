@@ -113,13 +113,18 @@ pub trait Disk: Send + Sync + Debug {
     /// Replaces a file's content as one step that survives a power cut: whoever reads it finds the old or the
     /// new content, never a mixture.
     fn write_atomic(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        let temporary = format!("{path}.tmp");
+        let temporary = temporary(path);
         let file = self.create(&temporary)?;
         file.write_all_at(bytes, 0)?;
         file.sync_data()?;
         self.rename(&temporary, path)?;
         self.sync_dir(parent(path))
     }
+}
+
+/// Where a file's new content stands until it takes the file's name.
+pub(crate) fn temporary(path: &str) -> String {
+    format!("{path}.tmp")
 }
 
 /// The directory part of a path; empty for a name in the data directory itself.

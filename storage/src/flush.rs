@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, temporary};
 use crate::log::Dirty;
+use crate::options::SYNC_FILES_MAX;
 
 /// What one sync must reach.
 #[derive(Debug)]
@@ -71,5 +72,25 @@ pub(crate) fn sync(disk: &dyn Disk, dirty: &Dirty) -> io::Result<()> {
     for file in &dirty.files {
         file.sync_data()?;
     }
+    if let Some((path, text)) = &dirty.epochs {
+        disk.write_atomic(path, text.as_bytes())?;
+    }
     dirty.directories.iter().rev().try_for_each(|directory| disk.sync_dir(directory))
+}
+
+/// The same for many logs at once: where they are more than [`SYNC_FILES_MAX`] files, all of the disk is synced instead of
+/// each of them.
+pub(crate) fn sync_many(disk: &dyn Disk, dirty: &[&Dirty]) -> io::Result<()> {
+    if dirty.iter().map(|dirty| dirty.cost()).sum::<usize>() <= SYNC_FILES_MAX {
+        return dirty.iter().try_for_each(|dirty| sync(disk, dirty));
+    }
+    let epochs: Vec<_> = dirty.iter().filter_map(|dirty| dirty.epochs.as_ref()).collect();
+    for (path, text) in &epochs {
+        disk.create(&temporary(path))?.write_all_at(text.as_bytes(), 0)?;
+    }
+    disk.sync_all()?;
+    for (path, _) in &epochs {
+        disk.rename(&temporary(path), path)?;
+    }
+    if epochs.is_empty() { Ok(()) } else { disk.sync_all() }
 }

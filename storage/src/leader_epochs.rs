@@ -35,18 +35,16 @@ impl LeaderEpochs {
         Ok(Self { entries, dirty: false })
     }
 
-    /// Writes the file when something changed since the last time.
-    pub(crate) fn write(&mut self, disk: &dyn Disk, directory: &str) -> Result<(), StorageError> {
-        if self.dirty {
-            let mut text = format!("0\n{}\n", self.entries.len());
-            for entry in &self.entries {
-                writeln!(text, "{} {}", entry.epoch, entry.start).expect("a string takes every write");
-            }
-            let path = join(directory, FILE);
-            disk.write_atomic(&path, text.as_bytes()).doing("write", &path)?;
-            self.dirty = false;
+    /// What the file must say, when something changed since this was asked last.
+    pub(crate) fn take_text(&mut self) -> Option<String> {
+        if !std::mem::take(&mut self.dirty) {
+            return None;
         }
-        Ok(())
+        let mut text = format!("0\n{}\n", self.entries.len());
+        for entry in &self.entries {
+            writeln!(text, "{} {}", entry.epoch, entry.start).expect("a string takes every write");
+        }
+        Some(text)
     }
 
     /// Notes that a batch of `epoch` begins at `start`; only the first one of an epoch changes anything.
@@ -175,8 +173,10 @@ mod tests {
         let disk = SimDisk::new(1);
         disk.create_dir("t-0").unwrap();
         let mut written = epochs(&[(0, 500), (3, 700)]);
-        written.write(&disk, "t-0").unwrap();
-        assert_eq!(disk.read("t-0/leader-epoch-checkpoint").unwrap().unwrap(), b"0\n2\n0 500\n3 700\n");
+        let text = written.take_text().unwrap();
+        assert_eq!(text, "0\n2\n0 500\n3 700\n");
+        assert_eq!(written.take_text(), None);
+        disk.write_atomic("t-0/leader-epoch-checkpoint", text.as_bytes()).unwrap();
         assert_eq!(LeaderEpochs::read(&disk, "t-0").unwrap(), written);
     }
 }

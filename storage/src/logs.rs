@@ -21,7 +21,7 @@ use crate::log::{
     remove_directory, stored_topic_id,
 };
 use crate::metadata::Boot;
-use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, Options, SYNC_FILES_MAX};
+use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, Options};
 use crate::retired::Retired;
 
 /// A partition directory as it was found.
@@ -404,7 +404,6 @@ impl Logs {
     /// of logs that nobody used since the last time. To be called now and then (Kafka: once a minute).
     pub fn checkpoint(&mut self) -> Result<(), StorageError> {
         for open in self.logs.values_mut() {
-            open.log.write_epochs()?;
             open.log.rest();
             let facts = open.log.facts();
             self.recovery_points.insert(open.name.clone(), facts.synced);
@@ -452,12 +451,7 @@ impl Logs {
                 dirty.insert(*id, files);
             }
         }
-        let files: usize = dirty.values().map(|dirty| dirty.files.len()).sum();
-        let synced = if files > SYNC_FILES_MAX {
-            self.disk().sync_all()
-        } else {
-            dirty.values().try_for_each(|dirty| flush::sync(&**self.disk(), dirty))
-        };
+        let synced = flush::sync_many(&**self.disk(), &dirty.values().collect::<Vec<_>>());
         if synced.is_err() {
             self.data_dir.note_failed_sync();
         }

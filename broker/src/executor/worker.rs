@@ -30,7 +30,7 @@ use crate::metrics;
 use crate::net::Connections;
 
 /// Syncs that run beside each other.
-const SYNC_THREADS_MAX: usize = 8;
+const SYNC_THREADS_MAX: usize = 64;
 /// Reads from a disk that run beside each other.
 const READ_THREADS_MAX: usize = 4;
 /// Removals of files that run beside each other: they free space, nobody waits for them.

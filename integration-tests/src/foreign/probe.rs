@@ -35,6 +35,8 @@ pub enum Role {
     Consume,
     /// Works in a share group.
     Share,
+    /// Measures how long records take from a producer to a consumer. Java only; has no event log.
+    Latency,
 }
 
 /// A probe to be started.
@@ -127,6 +129,7 @@ impl Probe {
             Role::Produce => "produce",
             Role::Consume => "consume",
             Role::Share => "share",
+            Role::Latency => "latency",
         });
         command
             .args(["--bootstrap", bootstrap, "--topic", topic, "--member", &self.member, "--log"])

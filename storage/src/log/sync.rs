@@ -6,8 +6,9 @@ use std::sync::Arc;
 use records::ids::Offset;
 
 use super::PartitionLog;
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, join};
 use crate::error::{IoContext, StorageError};
+use crate::leader_epochs;
 use crate::options::{FlushPolicy, SYNC_FILES_MAX};
 
 /// What a sync must reach, besides the active segment's log file.
@@ -16,19 +17,33 @@ pub(crate) struct Dirty {
     pub(crate) log: bool,
     pub(crate) files: Vec<Arc<dyn DiskFile>>,
     pub(crate) directories: BTreeSet<String>,
+    /// The leader epochs' file and what it must say: nothing counts as synced before it does, since recovery reads no
+    /// batch below the recovery point.
+    pub(crate) epochs: Option<(String, String)>,
 }
 
 impl Dirty {
     pub(crate) fn is_clean(&self) -> bool {
-        !self.log && self.files.is_empty() && self.directories.is_empty()
+        !self.log && self.files.is_empty() && self.directories.is_empty() && self.epochs.is_none()
+    }
+
+    /// How many system calls that wait for the disk it takes.
+    pub(crate) fn cost(&self) -> usize {
+        self.files.len() + self.directories.len() + self.epochs.iter().len()
     }
 }
 
 impl PartitionLog {
-    /// Takes what a sync must reach; the log counts as clean until the next write. `None` when there is nothing.
+    /// Takes what a sync must reach; the log counts as clean until the next write. `None` when there is nothing. What is
+    /// taken must be synced in the order in which it was taken.
     pub(crate) fn take_dirty(&mut self) -> Result<Option<(Offset, Dirty)>, StorageError> {
         if self.poisoned {
             return Err(StorageError::Poisoned);
+        }
+        if self.present
+            && let Some(text) = self.epochs.take_text()
+        {
+            self.dirty.epochs = Some((join(&self.directory, leader_epochs::FILE), text));
         }
         if self.dirty.is_clean() {
             return Ok(None);
@@ -86,15 +101,7 @@ impl PartitionLog {
         &mut self.dirty
     }
 
-    /// Notes the epochs on disk, so that the recovery point may pass them.
-    pub(crate) fn write_epochs(&mut self) -> Result<(), StorageError> {
-        if self.present {
-            self.epochs.write(&*self.disk, &self.directory)?;
-        }
-        Ok(())
-    }
-
-    /// Ends all writing: seals, snapshots, writes epochs. The files that must be synced then.
+    /// Ends all writing: seals, snapshots. The files that must be synced then.
     pub(crate) fn finish(&mut self) -> Result<Dirty, StorageError> {
         if let Some(keys) = &mut self.keys {
             keys.flush();
@@ -107,7 +114,6 @@ impl PartitionLog {
             self.dirty.files.extend(files);
             self.write_snapshot();
         }
-        self.write_epochs()?;
         Ok(self.take_dirty()?.map(|(_, dirty)| dirty).unwrap_or_default())
     }
 }

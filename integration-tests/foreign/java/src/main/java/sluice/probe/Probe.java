@@ -6,10 +6,14 @@ public final class Probe {
 
     public static void main(String[] args) throws Exception {
         if (args.length == 0) {
-            System.err.println("usage: Probe produce|consume|share --option value …");
+            System.err.println("usage: Probe produce|consume|share|latency --option value …");
             System.exit(2);
         }
         Options options = new Options(args);
+        if (args[0].equals("latency")) {
+            Latency.run(options);
+            System.exit(0);
+        }
         try (EventLog log = new EventLog(options.text("log"), options.text("member"))) {
             switch (args[0]) {
                 case "produce" -> Produce.run(options, log);
