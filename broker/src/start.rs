@@ -9,7 +9,9 @@ use coordinator::group::GroupLimits;
 use coordinator::limits::Limits;
 use coordinator::share::ShareLimits;
 use coordinator::time::Micros;
-use storage::{CleanerOptions, DataDir, Disk, Logs, Metadata, Options, OsDisk, StorageError};
+use storage::{
+    CleanerOptions, DataDir, Disk, Logs, Metadata, Options, OsDisk, PartitionToOpen, StorageError,
+};
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,7 +22,7 @@ use crate::catalog::{Catalog, Image, Topic};
 use crate::clock::Clock;
 use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
-use crate::executor::{CleaningPace, Executor, Parts, Refused, ShardHandle, serve};
+use crate::executor::{CleaningPace, Executor, OpenPartition, Parts, Refused, ShardHandle, serve};
 use crate::fetch_session::FetchSessions;
 use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections, NetThreads};
@@ -224,13 +226,16 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
             logs.remove_found(&found)?;
         }
     }
-    for topic in image.topics() {
-        for partition in topic.to_open(config, 0) {
-            let (id, role) = (partition.id, partition.role);
-            logs.open_partition(id, &partition.topic, partition.config)?;
-            let opened = serve::facts(logs, id).expect("opened just now");
-            facts.push(Fact::PartitionOpened { partition: id, role, facts: opened });
-        }
+    let (roles, to_open): (Vec<_>, Vec<_>) = image
+        .topics()
+        .flat_map(|topic| topic.to_open(config, 0))
+        .map(|partition| {
+            let OpenPartition { id, topic, role, config } = partition;
+            ((id, role), PartitionToOpen { id, topic, config })
+        })
+        .unzip();
+    for ((partition, role), opened) in roles.into_iter().zip(logs.open_partitions(to_open)?) {
+        facts.push(Fact::PartitionOpened { partition, role, facts: serve::log_facts(&opened) });
     }
     // Groups are found by how many partitions their topic has, which the shard must know before it is asked.
     facts.insert(0, Fact::Topics(Arc::new(image.for_shard())));

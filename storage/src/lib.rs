@@ -47,7 +47,7 @@ pub use key_index::{
     KeyFilter, KeyHashes, KeyIndexFacts, KeyIndexStep, KeyMatches, KeyedRecord, LastKeyMatch, keyless_place,
 };
 pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
-pub use logs::{FoundPartition, Logs};
+pub use logs::{FoundPartition, Logs, PartitionToOpen};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
 pub use options::{CleanerOptions, FlushPolicy, LogConfig, Options};
 pub use retired::RemoveJob;

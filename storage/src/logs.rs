@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
 use records::ids::{Offset, PartitionId, TopicId};
@@ -21,7 +22,7 @@ use crate::log::{
     remove_directory, stored_topic_id,
 };
 use crate::metadata::Boot;
-use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, Options};
+use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
 use crate::retired::Retired;
 
 /// A partition directory as it was found.
@@ -33,6 +34,17 @@ pub struct FoundPartition {
     pub index: i32,
     /// The topic's id; `None` when the directory does not tell.
     pub topic_id: Option<TopicId>,
+}
+
+/// A partition to open.
+#[derive(Clone, Debug)]
+pub struct PartitionToOpen {
+    /// Which.
+    pub id: PartitionId,
+    /// Its topic's name, which its directory bears.
+    pub topic: String,
+    /// Its settings.
+    pub config: LogConfig,
 }
 
 /// See the module.
@@ -134,7 +146,56 @@ impl Logs {
             self.note_flush_policy(id);
             return Ok(facts);
         }
-        let name = (topic_name.to_owned(), id.index);
+        let wanted = PartitionToOpen { id, topic: topic_name.to_owned(), config };
+        let log = self.read_in(&wanted)?;
+        self.take_in(wanted, log)
+    }
+
+    /// Opens partitions that are not open, several at a time: a start waits for their reads beside each other. What is
+    /// open already stays open where one of them fails.
+    pub fn open_partitions(
+        &mut self,
+        partitions: Vec<PartitionToOpen>,
+    ) -> Result<Vec<LogFacts>, StorageError> {
+        let mut facts = Vec::with_capacity(partitions.len());
+        let mut partitions = partitions.into_iter();
+        loop {
+            let some: Vec<PartitionToOpen> = partitions.by_ref().take(OPEN_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(facts);
+            }
+            let next = AtomicUsize::new(0);
+            let logs = &*self;
+            let work = || {
+                let mut read = Vec::new();
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(partition) = some.get(index) else { return read };
+                    read.push((index, logs.read_in(partition)));
+                }
+            };
+            let mut read = std::thread::scope(|scope| {
+                let threads = OPEN_THREADS_MAX.min(some.len());
+                // A thread less than that is no reason to fail: this one works, too.
+                let others: Vec<_> = (1..threads)
+                    .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+                    .collect();
+                let mut read = work();
+                for other in others {
+                    read.extend(other.join().expect("opening a log does not panic"));
+                }
+                read
+            });
+            read.sort_unstable_by_key(|(index, _)| *index);
+            for (partition, (_, log)) in some.into_iter().zip(read) {
+                facts.push(self.take_in(partition, log?)?);
+            }
+        }
+    }
+
+    /// Reads a log from the disk, and mends it where it must be.
+    fn read_in(&self, wanted: &PartitionToOpen) -> Result<PartitionLog, StorageError> {
+        let name = (wanted.topic.clone(), wanted.id.index);
         let left = OpenAs {
             clean: self.data_dir.was_clean(),
             recovery_point: self.recovery_points.get(&name).copied(),
@@ -145,14 +206,18 @@ impl Logs {
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
-        let mut log = PartitionLog::open(self.disk(), id, directory_name(&name), config, &left)?;
+        PartitionLog::open(self.disk(), wanted.id, directory_name(&name), wanted.config.clone(), &left)
+    }
+
+    fn take_in(&mut self, wanted: PartitionToOpen, mut log: PartitionLog) -> Result<LogFacts, StorageError> {
+        let name = (wanted.topic, wanted.id.index);
         let facts = log.facts();
         self.retired.add_files(&**self.data_dir.disk(), log.take_retired(), log.delete_delay_ms());
         log.forget_holes_behind_end();
         self.lower_cleaned(&name, facts.end)?;
         let cleaning = CleaningFacts::default();
-        self.logs.insert(id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
-        self.note_flush_policy(id);
+        self.logs.insert(wanted.id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
+        self.note_flush_policy(wanted.id);
         Ok(facts)
     }
 
@@ -501,3 +566,6 @@ pub(crate) fn parse_directory(name: &str) -> Option<(&str, i32)> {
     let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
     if topic.is_empty() || !digits { None } else { Some((topic, index.parse().ok()?)) }
 }
+
+#[cfg(test)]
+mod tests;

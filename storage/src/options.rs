@@ -24,6 +24,10 @@ pub const CURSORS_MAX: usize = 32;
 pub const SEALED_OPEN_MAX: usize = 16;
 /// Bytes of one event or snapshot frame.
 pub const EVENT_FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Logs that are read in beside each other at a start: most of it is waiting for the disk.
+pub const OPEN_THREADS_MAX: usize = 16;
+/// Logs that are read in before the first of them is taken into use: bounds what a failure throws away.
+pub const OPEN_AT_ONCE: usize = 4_096;
 /// Above this many dirty files one `syncfs` is cheaper than single syncs.
 pub const SYNC_FILES_MAX: usize = 64;
 /// Bytes of a slim batch that is made out of several stored ones.
