@@ -143,9 +143,11 @@ pub fn binary() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    // <target>/<profile>/deps/<test>
-    let test = std::env::current_exe().expect("a process knows its program");
-    let profile_dir = test.ancestors().nth(2).expect("a test stands in target/PROFILE/deps");
+    // <target>/<profile>/deps/<test>, or <target>/<profile>/<program>
+    let program = std::env::current_exe().expect("a process knows its program");
+    let folder = program.parent().expect("a program stands in a folder");
+    let profile_dir = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+    let profile_dir = profile_dir.expect("cargo builds into target/PROFILE");
     let target_dir = profile_dir.parent().expect("a profile stands in the target directory");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
