@@ -41,6 +41,8 @@ pub const fn append(error: &AppendError) -> ErrorCode {
         AppendError::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
         AppendError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
         AppendError::UnknownProducerId => ErrorCode::UnknownProducerId,
+        AppendError::TransactionOpen => ErrorCode::InvalidTxnState,
+        AppendError::CoordinatorFenced => ErrorCode::TransactionCoordinatorFenced,
         AppendError::DuplicateSequence => ErrorCode::DuplicateSequenceNumber,
         AppendError::TooLarge => ErrorCode::RecordListTooLarge,
         AppendError::Io(error) => io(error),

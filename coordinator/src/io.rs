@@ -118,6 +118,8 @@ pub enum Submission {
         upper: Offset,
         /// About this many stored bytes; one batch at least.
         bytes_max: u64,
+        /// Whether batches of aborted transactions are to be told as [`ScannedKind::Aborted`].
+        committed: bool,
     },
     /// Build the record data of a share answer; → [`Completion::Built`].
     Build {
@@ -182,6 +184,33 @@ pub struct ReadPart {
     pub upper: Offset,
     /// At most this many bytes of it.
     pub bytes_max: u64,
+    /// Whether the aborted transactions among them are asked for.
+    pub committed: bool,
+}
+
+/// What a read found in one part.
+#[derive(Clone, Debug)]
+pub struct FoundBatches<S> {
+    /// The batches.
+    pub data: S,
+    /// The aborted transactions that touch them, wherever they began; none where they were not asked for.
+    pub aborted: Vec<AbortedTransaction>,
+}
+
+impl<S> From<S> for FoundBatches<S> {
+    /// Nothing of it is aborted, or nobody asked.
+    fn from(data: S) -> Self {
+        Self { data, aborted: Vec::new() }
+    }
+}
+
+/// A transaction of which a reader of committed records must leave the batches out, from its first offset to its marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// The producer.
+    pub producer: i64,
+    /// Offset of its first record.
+    pub first: Offset,
 }
 
 /// What a search for an offset found.
@@ -203,7 +232,7 @@ pub enum Completion<S> {
     /// Of [`Submission::Sync`]: durable to the end at which it was taken.
     Synced(OpId, Result<(), IoError>),
     /// Of [`Submission::Read`]: one result a part, in order.
-    Read(OpId, Vec<Result<S, IoError>>),
+    Read(OpId, Vec<Result<FoundBatches<S>, IoError>>),
     /// Of [`Submission::FindOffset`].
     OffsetFound(OpId, Result<Option<FoundRecord>, IoError>),
     /// Of [`Submission::DeleteRecords`]: the log start after it.
@@ -307,6 +336,12 @@ pub enum AppendError {
     /// The producer's state has expired.
     #[error("unknown producer id")]
     UnknownProducerId,
+    /// The producer has a transaction open there and writes outside of it.
+    #[error("the producer has a transaction open")]
+    TransactionOpen,
+    /// A newer coordinator has ended a transaction of this producer.
+    #[error("transaction coordinator is fenced")]
+    CoordinatorFenced,
     /// The same sequence range with other bounds.
     #[error("duplicate sequence number")]
     DuplicateSequence,

@@ -5,7 +5,7 @@ use records::ids::{Offset, PartitionId};
 
 use crate::command::{ConnectionId, DeliveryNumber, Ticket};
 use crate::group::GroupReply;
-use crate::io::{AppendError, Appended, DeleteError, Submission};
+use crate::io::{AbortedTransaction, AppendError, Appended, DeleteError, Submission};
 use crate::share::ShareError;
 
 /// One thing that comes out of a round.
@@ -96,6 +96,8 @@ pub struct FetchedPart<S> {
     pub log_start: Offset,
     /// The batches; `None` where there is nothing to send.
     pub data: Option<S>,
+    /// The aborted transactions that touch them; none but for readers of committed records.
+    pub aborted: Vec<AbortedTransaction>,
 }
 
 /// The answer to a question about offsets.

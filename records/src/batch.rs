@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod filtered;
+pub mod marker;
 pub mod records;
 pub mod slim;
 pub mod stamp;
@@ -15,6 +16,7 @@ use crate::ids::Offset;
 
 pub use build::BatchBuilder;
 pub use filtered::FilteredBuilder;
+pub use marker::EndMarker;
 pub use records::{Header, Headers, Record, Records};
 pub use slim::SlimBuilder;
 pub use stamp::stamp;

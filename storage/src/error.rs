@@ -106,6 +106,26 @@ pub enum AppendError {
         /// The refused batch's.
         found: i16,
     },
+    /// The producer has a transaction open here and writes outside of it (Kafka's `InvalidTxnStateException`): it must
+    /// end it first.
+    #[error("producer {producer} has a transaction open since offset {first}; end it first")]
+    TransactionOpen {
+        /// The producer.
+        producer: i64,
+        /// Where it began.
+        first: Offset,
+    },
+    /// A newer coordinator has ended a transaction of this producer (Kafka's `TransactionCoordinatorFencedException`):
+    /// this one must stop.
+    #[error("coordinator epoch {found} for producer {producer} is older than {current}")]
+    CoordinatorFenced {
+        /// The producer.
+        producer: i64,
+        /// The epoch known.
+        current: i32,
+        /// The refused marker's.
+        found: i32,
+    },
     /// Send smaller batches, or raise `segment.bytes`.
     #[error("batch of {bytes} bytes is larger than a segment of {bytes_max}")]
     TooLarge {

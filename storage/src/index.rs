@@ -5,6 +5,7 @@
 
 pub(crate) mod offset;
 pub(crate) mod time;
+pub(crate) mod txn;
 
 use std::io;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::options::INDEX_TAIL_ENTRIES_MAX;
 
 pub(crate) use offset::OffsetIndex;
 pub(crate) use time::TimeIndex;
+pub(crate) use txn::TxnIndex;
 
 /// Entries read at once when a search has narrowed down to them.
 const SEARCH_BLOCK_ENTRIES: u32 = 256;
@@ -47,6 +49,11 @@ impl<const N: usize> EntryFile<N> {
         Ok(())
     }
 
+    /// Makes the file, empty; what gathered in memory stays there.
+    pub(crate) fn create_file(&mut self) -> io::Result<()> {
+        self.file.create().map(|_| ())
+    }
+
     /// Adds an entry. When the file cannot be written the entries stay in memory until a later flush.
     pub(crate) fn push(&mut self, entry: [u8; N]) {
         self.tail.push(entry);
@@ -76,7 +83,11 @@ impl<const N: usize> EntryFile<N> {
     }
 
     pub(crate) fn remove(&mut self) -> io::Result<()> {
-        self.file.remove()
+        self.file.remove()?;
+        self.stored = 0;
+        self.tail.clear();
+        self.last = None;
+        Ok(())
     }
 
     pub(crate) fn retire(&mut self) -> io::Result<Option<String>> {
@@ -91,6 +102,27 @@ impl<const N: usize> EntryFile<N> {
         let mut bytes = [0; N];
         self.file.get()?.read_exact_at(&mut bytes, u64::from(index) * N as u64)?;
         Ok(bytes)
+    }
+
+    /// Shows the entries from number `first` on, until `visit` answers false.
+    pub(crate) fn each_from(
+        &mut self,
+        first: u32,
+        mut visit: impl FnMut(&[u8; N]) -> bool,
+    ) -> io::Result<()> {
+        let mut next = first;
+        while next < self.stored {
+            let mut block = vec![[0; N]; SEARCH_BLOCK_ENTRIES.min(self.stored - next) as usize];
+            let position = u64::from(next) * N as u64;
+            self.file.get()?.read_exact_at(block.as_flattened_mut(), position)?;
+            if !block.iter().all(&mut visit) {
+                return Ok(());
+            }
+            next += block.len() as u32;
+        }
+        let in_memory = self.tail.get((next - self.stored) as usize..).unwrap_or_default();
+        in_memory.iter().all(visit);
+        Ok(())
     }
 
     /// The last entry.

@@ -6,10 +6,13 @@
 mod check;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use records::BatchView;
+use records::batch::EndMarker;
 use records::ids::{Offset, TopicId};
 
 use crate::checkpoints;
@@ -31,7 +34,7 @@ pub const FINDINGS_MAX: usize = 100;
 pub enum Depth {
     /// Names, lengths and batch headers.
     Describe,
-    /// Every batch and record, indexes, producer snapshots, leader epochs, share state. Key indexes are left out: readers
+    /// Every batch and record, indexes (those of aborted transactions against the markers), producer snapshots, leader epochs, share state. Key indexes are left out: readers
     /// believe nothing in them without its CRC.
     Verify,
 }
@@ -60,6 +63,8 @@ pub struct SegmentReport {
     pub batches: u64,
     /// Records, as the batch headers count them; with [`Depth::Verify`] those that are there.
     pub records: u64,
+    /// Markers that aborted a transaction.
+    pub aborted: u64,
     /// Highest timestamp, milliseconds; −1 for none.
     pub max_timestamp: i64,
 }
@@ -77,6 +82,9 @@ pub struct PartitionReport {
     pub log_start: Offset,
     /// The offset behind the last batch.
     pub end: Offset,
+    /// The first offset of the earliest transaction that is open, as far as the log tells: committed records are read up
+    /// to there. `None` where none is.
+    pub open_since: Option<Offset>,
     /// Below it everything was synced when the checkpoint was written.
     pub recovery_point: Offset,
     /// Its segments, ascending.
@@ -124,6 +132,7 @@ pub fn inspect(
         topic_id: stored_topic_id(&**disk, &directory)?,
         log_start: of(checkpoints::LOG_START)?.unwrap_or(Offset::ZERO),
         end: Offset::ZERO,
+        open_since: None,
         recovery_point: of(checkpoints::RECOVERY_POINT)?.unwrap_or(Offset::ZERO),
         segments: Vec::new(),
         share_state: Vec::new(),
@@ -144,6 +153,8 @@ pub struct DumpedBatch {
     pub position: u64,
     /// The whole batch.
     pub bytes: Bytes,
+    /// The transaction's end that it is, if it is one.
+    pub marker: Option<EndMarker>,
 }
 
 /// Hands every batch from the one that holds `from` on to `visit`, until it answers false or the log ends.
@@ -172,7 +183,9 @@ pub fn dump(
                 Step::Batch(header, position) => {
                     let mut bytes = vec![0; usize::try_from(header.size).unwrap_or(BATCH_HEADER_BYTES)];
                     file.read_exact_at(&mut bytes, position).doing("read", &path)?;
-                    if !visit(DumpedBatch { segment, position, bytes: bytes.into() }) {
+                    let view = BatchView::parse(&bytes).ok().filter(|_| header.is_control());
+                    let marker = view.as_ref().and_then(EndMarker::of);
+                    if !visit(DumpedBatch { segment, position, bytes: bytes.into(), marker }) {
                         return Ok(());
                     }
                 }

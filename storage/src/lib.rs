@@ -1,6 +1,6 @@
 //! The partition log and the metadata store, on a disk that is handed in.
 //!
-//! On disk it is Kafka: `<topic>-<partition>/` with `.log`, `.index`, `.timeindex`, producer `.snapshot`s,
+//! On disk it is Kafka: `<topic>-<partition>/` with `.log`, `.index`, `.timeindex`, `.txnindex`, producer `.snapshot`s,
 //! `leader-epoch-checkpoint` and `partition.metadata`, and Kafka's checkpoint files at the root. What Kafka has no
 //! place for stands beside: `.producers` (five batches a producer), `.keyindex` (the key hash of every record),
 //! `share-<n>.<g>.events`, the metadata store.
@@ -35,6 +35,7 @@ mod segment;
 mod select;
 #[cfg(test)]
 mod testing;
+mod transactions;
 mod walk;
 
 pub use cleaner::{CleanJob, CleanStep, CleaningFacts};
@@ -52,3 +53,4 @@ pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
 pub use options::{CleanerOptions, FlushPolicy, LogConfig, Options};
 pub use retired::RemoveJob;
 pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};
+pub use transactions::AbortedTransaction;

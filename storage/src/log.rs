@@ -16,6 +16,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod times;
+mod transactions;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -34,6 +35,7 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::options::LogConfig;
 use crate::producer_state::{ProducerState, Verdict};
 use crate::segment::Segment;
+use crate::transactions::Marker;
 use crate::walk;
 
 pub(crate) use clean::{Dirtiness, Source};
@@ -139,7 +141,7 @@ impl PartitionLog {
         LogFacts {
             log_start: self.log_start,
             end: self.end,
-            last_stable: self.end,
+            last_stable: self.last_stable(),
             synced: self.synced,
             leader_epoch: self.leader_epoch,
             bytes: self.bytes,
@@ -171,10 +173,8 @@ impl PartitionLog {
         if sent.size > self.config.segment_limit() {
             return Err(AppendError::TooLarge { bytes: batch.len(), bytes_max: self.config.segment_limit() });
         }
-        if origin == Origin::Client
-            && sent.producer_id >= 0
-            && let Verdict::Duplicate(stored) = self.producers.check(&sent)?
-        {
+        let marker = sent.is_control().then(|| Marker::in_bytes(batch));
+        if let Verdict::Duplicate(stored) = self.producers.check(&sent, origin, marker)? {
             return Ok(Appended {
                 base_offset: stored.base(),
                 last_offset: stored.last,
@@ -197,7 +197,9 @@ impl PartitionLog {
         }
         self.dirty.log = true;
         self.unsynced_since_ms.get_or_insert(now_ms);
-        self.producers.note(&header);
+        if let Some(aborted) = self.producers.note(&header, marker) {
+            self.note_aborted(&aborted);
+        }
         self.producers.heard_of(header.producer_id, now_ms);
         self.epochs.assign(self.leader_epoch, header.base);
         self.end = header.next();

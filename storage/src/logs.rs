@@ -24,6 +24,7 @@ use crate::log::{
 use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
 use crate::retired::Retired;
+use crate::transactions::AbortedTransaction;
 
 /// A partition directory as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -309,6 +310,17 @@ impl Logs {
         at_least_one: bool,
     ) -> Result<LogSlice, ReadError> {
         self.readable(id)?.read(from, bytes_max, upper, at_least_one)
+    }
+
+    /// The aborted transactions that touch what a slice, read from `from` on and not used up yet, shows: a reader of
+    /// committed records must leave their batches out. Ascending by marker; they may have begun before the slice.
+    pub fn aborted(
+        &mut self,
+        id: PartitionId,
+        from: Offset,
+        slice: &LogSlice,
+    ) -> Result<Vec<AbortedTransaction>, ReadError> {
+        self.readable(id)?.aborted(from, slice)
     }
 
     /// A log's bounds; `None` when it is not open.

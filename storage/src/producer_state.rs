@@ -2,18 +2,21 @@
 //!
 //! Of each producer the last five batches are known by their exact bounds, so that a repeated one is answered as
 //! the first time and a missing one is noticed. The state is a function of the log: it is rebuilt from batch
-//! headers, and snapshots only shorten that.
+//! headers and markers, and snapshots only shorten that.
 
 pub(crate) mod snapshot;
+mod transactions;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use records::ids::Offset;
 
-use crate::batch_header::{BatchHeader, last_sequence};
+use crate::batch_header::BatchHeader;
 use crate::cleaner::filter::LastRecord;
 use crate::error::AppendError;
+use crate::log::Origin;
 use crate::options::{PRODUCER_BATCHES_MAX, PRODUCERS_MAX};
+use crate::transactions::{AbortedTransaction, Marker};
 
 pub(crate) use snapshot::{SIDECAR, SNAPSHOT, decode, decode_sidecar, encode, encode_sidecar};
 
@@ -46,6 +49,8 @@ pub(crate) struct Producer {
     pub(crate) coordinator_epoch: i32,
     pub(crate) timestamp: i64,
     pub(crate) batches: VecDeque<StoredBatch>,
+    /// First offset of its open transaction. Changed by `ProducerState::begin` and `end` alone.
+    txn_first: Option<Offset>,
 }
 
 /// What to do with a client's batch.
@@ -64,20 +69,29 @@ pub(crate) struct ProducerState {
     /// When each was heard of last by the broker's clock, ms; of those that were read back, when they were first looked
     /// at. The timestamps of records are no measure of it: whoever loads old data is not silent.
     heard: HashMap<i64, i64>,
+    /// The open transactions: first offset and producer.
+    open: BTreeMap<Offset, i64>,
 }
 
 impl ProducerState {
-    /// Checks a client's batch against what is stored (`ProducerAppendInfo.maybeValidateDataBatch`).
-    pub(crate) fn check(&self, header: &BatchHeader) -> Result<Verdict, AppendError> {
+    /// Checks a batch, with its marker where it is a control batch, against what is stored
+    /// (`ProducerAppendInfo.append`). Sequence numbers are a client's only.
+    pub(crate) fn check(
+        &self,
+        header: &BatchHeader,
+        origin: Origin,
+        marker: Option<Marker>,
+    ) -> Result<Verdict, AppendError> {
+        if header.producer_id < 0 {
+            return Ok(Verdict::Next);
+        }
+        if marker.is_some_and(|marker| !marker.is_end()) {
+            return Err(AppendError::Malformed("its control batch ends no transaction".into()));
+        }
         let Some(producer) = self.producers.get(&header.producer_id) else { return Ok(Verdict::Next) };
-        let last_wanted = last_sequence(header.base_sequence, header.last_delta);
-        if producer.epoch == header.producer_epoch {
-            let stored = producer.batches.iter().find(|batch| {
-                batch.last_sequence == last_wanted && batch.base_sequence() == header.base_sequence
-            });
-            if let Some(stored) = stored {
-                return Ok(Verdict::Duplicate(*stored));
-            }
+        let is_clients = origin == Origin::Client && marker.is_none();
+        if is_clients && let Some(stored) = producer.stored(header) {
+            return Ok(Verdict::Duplicate(stored));
         }
         if header.producer_epoch < producer.epoch {
             return Err(AppendError::InvalidProducerEpoch {
@@ -86,53 +100,59 @@ impl ProducerState {
                 found: header.producer_epoch,
             });
         }
-        let last = producer.batches.back().map(|batch| batch.last_sequence);
-        let follows = if header.producer_epoch > producer.epoch {
-            header.base_sequence == 0
-        } else {
-            last.is_none_or(|last| header.base_sequence == last_sequence(last, 1))
-        };
-        if follows {
-            Ok(Verdict::Next)
-        } else {
-            Err(AppendError::OutOfOrderSequence {
-                producer: header.producer_id,
-                last: last.unwrap_or(-1),
-                found: header.base_sequence,
-            })
+        if is_clients {
+            producer.check_sequence(header)?;
         }
+        producer.check_transaction(header, marker)?;
+        Ok(Verdict::Next)
     }
 
-    /// Notes a batch that is in the log, now or while it is read back. Batches without a producer change nothing.
-    pub(crate) fn note(&mut self, header: &BatchHeader) {
+    /// Notes a batch that is in the log, now or while it is read back, with its marker where it is a control batch.
+    /// Batches without a producer change nothing. The transaction that it took back, if any.
+    pub(crate) fn note(
+        &mut self,
+        header: &BatchHeader,
+        marker: Option<Marker>,
+    ) -> Option<AbortedTransaction> {
         if header.producer_id < 0 {
-            return;
+            return None;
         }
         let producer = self.producers.entry(header.producer_id).or_insert_with(|| Producer {
             epoch: header.producer_epoch,
             coordinator_epoch: -1,
             timestamp: header.max_timestamp,
             batches: VecDeque::new(),
+            txn_first: None,
         });
         if producer.epoch != header.producer_epoch {
             producer.epoch = header.producer_epoch;
             producer.batches.clear();
         }
         producer.timestamp = header.max_timestamp;
-        if !header.is_control() {
-            if producer.batches.len() == PRODUCER_BATCHES_MAX {
-                producer.batches.pop_front();
+        let aborted = match marker {
+            Some(marker) => self.end(header, marker),
+            // Whoever knows no markers: none of them ends anything here.
+            None if header.is_control() => None,
+            None => {
+                if producer.batches.len() == PRODUCER_BATCHES_MAX {
+                    producer.batches.pop_front();
+                }
+                producer.batches.push_back(StoredBatch {
+                    last_sequence: header.last_sequence(),
+                    last: header.last(),
+                    delta: header.last_delta,
+                    timestamp: header.max_timestamp,
+                });
+                if header.is_transactional() {
+                    self.begin(header);
+                }
+                None
             }
-            producer.batches.push_back(StoredBatch {
-                last_sequence: header.last_sequence(),
-                last: header.last(),
-                delta: header.last_delta,
-                timestamp: header.max_timestamp,
-            });
-        }
-        if self.producers.len() > PRODUCERS_MAX {
+        };
+        if self.producers.len() - self.open.len() > PRODUCERS_MAX {
             self.forget_quietest();
         }
+        aborted
     }
 
     /// A batch of this producer was appended.
@@ -142,10 +162,14 @@ impl ProducerState {
         }
     }
 
-    /// Forgets the producers that were silent for as long as `expiry_ms`.
+    /// Forgets the producers that were silent for as long as `expiry_ms`, but for those with an open transaction
+    /// (`ProducerStateManager.isProducerExpired`).
     pub(crate) fn expire(&mut self, now_ms: i64, expiry_ms: i64) {
         let heard = &mut self.heard;
-        self.producers.retain(|id, _| now_ms.saturating_sub(*heard.entry(*id).or_insert(now_ms)) < expiry_ms);
+        self.producers.retain(|id, producer| {
+            let silent_ms = now_ms.saturating_sub(*heard.entry(*id).or_insert(now_ms));
+            silent_ms < expiry_ms || producer.txn_first.is_some()
+        });
         heard.retain(|id, _| self.producers.contains_key(id));
     }
 
@@ -158,11 +182,13 @@ impl ProducerState {
         self.producers.iter().map(|(id, producer)| (*id, last(producer))).collect()
     }
 
-    /// Makes room for a tenth of the limit, so that a flood of new ids costs one sort now and then.
+    /// Makes room for a tenth of the limit, so that a flood of new ids costs one sort now and then. Producers with an open
+    /// transaction stay: as many as their coordinator lets have one.
     fn forget_quietest(&mut self) {
         let heard = |id: &i64| self.heard.get(id).copied().unwrap_or(i64::MIN);
+        let quiet = self.producers.iter().filter(|(_, producer)| producer.txn_first.is_none());
         let mut ages: Vec<(i64, i64, i64)> =
-            self.producers.iter().map(|(id, producer)| (heard(id), producer.timestamp, *id)).collect();
+            quiet.map(|(id, producer)| (heard(id), producer.timestamp, *id)).collect();
         ages.sort_unstable();
         for (_, _, id) in ages.iter().take(PRODUCERS_MAX / 10) {
             self.producers.remove(id);
@@ -173,7 +199,7 @@ impl ProducerState {
     /// Whether both know the same of the same producers.
     #[cfg(test)]
     pub(crate) fn is_as(&self, other: &Self) -> bool {
-        self.producers == other.producers
+        self.producers == other.producers && self.open == other.open
     }
 
     #[cfg(test)]

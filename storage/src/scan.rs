@@ -11,6 +11,7 @@ use records::{BatchView, RecordError, key_hash};
 use crate::batch_cache::DecodedBatch;
 use crate::error::ReadError;
 use crate::logs::Logs;
+use crate::transactions::AbortedTransaction;
 
 /// What a scan found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum ScannedKind {
     Data(Vec<ScannedRecord>),
     /// A marker of the broker's.
     Control,
+    /// Records of an aborted transaction; told by [`Logs::scan_committed`] alone.
+    Aborted,
     /// Damaged, for this reason: never to be delivered.
     Corrupt(String),
 }
@@ -66,6 +69,28 @@ impl Logs {
         bytes_max: u64,
         upper: Offset,
     ) -> Result<Scan, ReadError> {
+        self.scan_as(id, from, bytes_max, upper, false)
+    }
+
+    /// As [`Logs::scan`], up to a last stable offset: batches of aborted transactions are told as such.
+    pub fn scan_committed(
+        &mut self,
+        id: PartitionId,
+        from: Offset,
+        bytes_max: u64,
+        upper: Offset,
+    ) -> Result<Scan, ReadError> {
+        self.scan_as(id, from, bytes_max, upper, true)
+    }
+
+    fn scan_as(
+        &mut self,
+        id: PartitionId,
+        from: Offset,
+        bytes_max: u64,
+        upper: Offset,
+        committed: bool,
+    ) -> Result<Scan, ReadError> {
         let mut scan = Scan { batches: Vec::new(), next: from };
         let slice = match self.readable(id)?.read(from, bytes_max, upper, true) {
             Err(ReadError::Damaged { .. }) => {
@@ -74,6 +99,7 @@ impl Logs {
             }
             slice => slice?,
         };
+        let aborted = if committed { self.aborted(id, from, &slice)? } else { Vec::new() };
         let bytes = slice.read()?;
         let mut at = 0;
         while at < bytes.len() {
@@ -83,7 +109,7 @@ impl Logs {
                 Ok(batch) if self.readable(id)?.fits(&batch, expected) => batch,
                 _ => break,
             };
-            match self.decode(id, &batch) {
+            match self.decode(id, &batch, &aborted) {
                 Ok(kind) => scan.batches.push(ScannedBatch {
                     base: batch.base_offset(),
                     last: batch.last_offset(),
@@ -108,11 +134,18 @@ impl Logs {
         Ok(scan)
     }
 
-    fn decode(&mut self, id: PartitionId, batch: &BatchView<'_>) -> Result<ScannedKind, RecordError> {
-        if batch.attributes().is_control() {
-            let valid = batch.crc_is_valid();
-            return if valid {
-                Ok(ScannedKind::Control)
+    fn decode(
+        &mut self,
+        id: PartitionId,
+        batch: &BatchView<'_>,
+        aborted: &[AbortedTransaction],
+    ) -> Result<ScannedKind, RecordError> {
+        let is_control = batch.attributes().is_control();
+        let covers = |txn: &AbortedTransaction| txn.covers(batch.producer_id(), batch.base_offset());
+        if is_control || (batch.attributes().is_transactional() && aborted.iter().any(covers)) {
+            let kind = if is_control { ScannedKind::Control } else { ScannedKind::Aborted };
+            return if batch.crc_is_valid() {
+                Ok(kind)
             } else {
                 Err(RecordError::Corrupt("crc does not match"))
             };

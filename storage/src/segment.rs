@@ -1,8 +1,9 @@
-//! One segment: a log file, its offset index and its time index.
+//! One segment: a log file, its offset index, its time index, and the index of its aborted transactions.
 //!
 //! Invariants: `size` bytes of the log file are whole batches, ascending; what stands behind them is garbage of a
 //! failed write that was not cut off yet. Every index entry names a batch below `size`.
 
+mod aborted;
 mod locate;
 
 use std::io;
@@ -13,7 +14,7 @@ use records::key_hash;
 
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, DiskFile, join};
-use crate::index::{OffsetIndex, TimeIndex, offset, time};
+use crate::index::{OffsetIndex, TimeIndex, TxnIndex, offset, time, txn};
 use crate::key_index;
 use crate::lazy_file::LazyFile;
 use crate::options::{LogConfig, WALK_WINDOW_BYTES};
@@ -21,12 +22,11 @@ use crate::walk::{Step, Walk};
 
 pub(crate) use locate::Place;
 
-/// Suffixes of a segment's three files: what a compacted segment is swapped in by. The log is the last: where it
-/// stands, the others do.
-pub(crate) const FILES: [&str; 3] = [".index", ".timeindex", ".log"];
-/// Suffixes of what may stand beside a segment and can be made again from it, or says of it only what compaction
-/// makes untrue: it goes with the file that it speaks of.
-pub(crate) const SIDECARS: [&str; 2] = [".txnindex", key_index::SUFFIX];
+/// Suffixes of a segment's files: what a compacted segment is swapped in by. The log is the last: where it stands, the
+/// others do. There need not be a `.txnindex`.
+pub(crate) const FILES: [&str; 4] = [".index", ".timeindex", txn::SUFFIX, ".log"];
+/// Suffixes of what may stand beside a segment and can be made again from it: it goes with the file that it speaks of.
+pub(crate) const SIDECARS: [&str; 1] = [key_index::SUFFIX];
 
 /// The files of one segment.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub(crate) struct Segment {
     log: LazyFile,
     offsets: OffsetIndex,
     times: TimeIndex,
+    txns: TxnIndex,
     /// The key index, which goes with the segment; what is in it is the key index's affair.
     keys: LazyFile,
     largest: Option<Largest>,
@@ -46,6 +47,8 @@ pub(crate) struct Segment {
     since_ms: Option<i64>,
     has_records: Option<bool>,
     indexes_fit: bool,
+    /// Whether the transaction index that was found consists of whole entries.
+    txn_index_whole: bool,
 }
 
 /// The highest timestamp of a segment, and the last offset of the first batch that bears it. -1 for none.
@@ -61,6 +64,7 @@ pub(crate) struct Found {
     pub(crate) log: u64,
     pub(crate) index: Option<u64>,
     pub(crate) time_index: Option<u64>,
+    pub(crate) txn_index: Option<u64>,
 }
 
 impl Found {
@@ -101,6 +105,7 @@ impl Segment {
             log: file(".log"),
             offsets: OffsetIndex::new(base, file(".index"), found.index.unwrap_or(0)),
             times: TimeIndex::new(base, file(".timeindex"), found.time_index.unwrap_or(0)),
+            txns: TxnIndex::new(file(txn::SUFFIX), found.txn_index),
             keys: file(key_index::SUFFIX),
             largest: None,
             since_index: 0,
@@ -108,6 +113,7 @@ impl Segment {
             since_ms: None,
             has_records: None,
             indexes_fit: found.indexes_fit(),
+            txn_index_whole: found.txn_index.is_none_or(|len| len.is_multiple_of(txn::ENTRY_BYTES as u64)),
         }
     }
 
@@ -156,7 +162,12 @@ impl Segment {
 
     /// Lengths in bytes of the files, everything flushed.
     pub(crate) fn found(&self) -> Found {
-        Found { log: self.size, index: Some(self.offsets.bytes()), time_index: Some(self.times.bytes()) }
+        Found {
+            log: self.size,
+            index: Some(self.offsets.bytes()),
+            time_index: Some(self.times.bytes()),
+            txn_index: self.txns.bytes(),
+        }
     }
 
     /// Whether a batch of `bytes` must go to a new segment (Kafka's `LogSegment.shouldRoll`).
@@ -300,8 +311,10 @@ impl Segment {
     }
 
     /// The index files, flushed, for syncing.
-    pub(crate) fn index_files(&mut self) -> io::Result<[Arc<dyn DiskFile>; 2]> {
-        Ok([self.offsets.flushed()?, self.times.flushed()?])
+    pub(crate) fn index_files(&mut self) -> io::Result<Vec<Arc<dyn DiskFile>>> {
+        let mut files = vec![self.offsets.flushed()?, self.times.flushed()?];
+        files.extend(self.txns.flushed()?);
+        Ok(files)
     }
 
     /// Walks over the batches from `position` on.
@@ -390,6 +403,7 @@ impl Segment {
         self.log.remove()?;
         self.offsets.remove()?;
         self.times.remove()?;
+        self.txns.remove()?;
         self.remove_keys()?;
         remove_sidecars(&*self.disk, &self.directory, self.base)
     }
@@ -397,7 +411,7 @@ impl Segment {
     /// Takes the segment's files out of use; they lie under the paths that are given back until somebody removes
     /// them. Whoever has the log file open can read it to the end.
     pub(crate) fn retire(&mut self) -> io::Result<Vec<String>> {
-        let retired = [self.log.retire()?, self.offsets.retire()?, self.times.retire()?];
+        let retired = [self.log.retire()?, self.offsets.retire()?, self.times.retire()?, self.txns.retire()?];
         self.remove_keys()?;
         remove_sidecars(&*self.disk, &self.directory, self.base)?;
         Ok(retired.into_iter().flatten().collect())
@@ -413,6 +427,7 @@ impl Segment {
         self.log.close();
         self.offsets.close();
         self.times.close();
+        self.txns.close();
     }
 }
 

@@ -43,6 +43,23 @@ pub(crate) fn producer_batch(id: i64, epoch: i16, sequence: i32, count: usize) -
     BytesMut::from(&builder.build(Offset(0), -1)[..])
 }
 
+/// A batch of a producer's transaction: one key for all records, values v0….
+pub(crate) fn transactional(id: i64, epoch: i16, sequence: i32, key: &str, count: usize) -> BytesMut {
+    let mut builder = records::batch::BatchBuilder::new(Codec::None, TimestampType::Create)
+        .producer(id, epoch, sequence)
+        .transactional();
+    for index in 0..count {
+        builder.append(NOW, Some(key.as_bytes()), Some(format!("v{index}").as_bytes()), &[]);
+    }
+    BytesMut::from(&builder.build(Offset(0), -1)[..])
+}
+
+/// The marker that ends a producer's transaction.
+pub(crate) fn marker(id: i64, epoch: i16, commit: bool, coordinator_epoch: i32) -> BytesMut {
+    let marker = records::batch::EndMarker { commit, coordinator_epoch };
+    BytesMut::from(&marker.batch(id, epoch, NOW)[..])
+}
+
 /// A data directory that can be stopped, killed and cut off from power.
 pub(crate) struct World {
     pub(crate) sim: Arc<SimDisk>,
@@ -127,6 +144,11 @@ impl World {
 
     pub(crate) fn append(&mut self, batch: BytesMut) -> Result<Appended, AppendError> {
         self.logs().append(partition(0), batch, Origin::Client, NOW)
+    }
+
+    /// As a coordinator does.
+    pub(crate) fn coordinate(&mut self, batch: BytesMut) -> Result<Appended, AppendError> {
+        self.logs().append(partition(0), batch, Origin::Coordinator, NOW)
     }
 
     pub(crate) fn sync(&mut self) -> Offset {

@@ -3,13 +3,15 @@
 //! Long polling by `max_wait_ms` and `min_bytes`; sessions from v7 on (KIP-227), topics by id from v13 on (KIP-516). The
 //! broker's `fetch.max.bytes` bounds what a client asks for; the first batch goes out whatever its size (KIP-74). A
 //! partition that cannot be read is answered at once, without waiting for the others. Record bytes are file ranges.
-//! Left out: followers, other replicas (`preferred_read_replica` is −1), aborted transactions (there are none).
+//! Readers of committed records (KIP-98) get what lies below the last stable offset, with the aborted transactions that
+//! touch it; the list is null for all others. Left out: followers, other replicas (`preferred_read_replica` is −1).
 
 use coordinator::command::{Command, Fetch, FetchPart, Isolation};
+use coordinator::io::AbortedTransaction;
 use coordinator::reply::{FetchError, FetchedPart};
 use protocol::ErrorCode;
-use protocol::messages::TopicRef;
 use protocol::messages::fetch::{FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse};
+use protocol::messages::{TopicRef, fetch};
 use records::ids::PartitionId;
 
 use crate::catalog::Image;
@@ -131,12 +133,16 @@ fn partition(wanted: &Wanted, result: PartResult, read_committed: bool) -> Fetch
             high_watermark: part.high_watermark,
             last_stable_offset: part.last_stable,
             log_start_offset: part.log_start,
-            aborted_transactions: read_committed.then(Vec::new),
+            aborted_transactions: read_committed.then(|| part.aborted.into_iter().map(aborted).collect()),
             records: part.data.map(Into::into).unwrap_or_default(),
             ..FetchPartitionResponse::error(index, ErrorCode::None)
         },
         Err(error) => FetchPartitionResponse::error(index, error),
     }
+}
+
+fn aborted(transaction: AbortedTransaction) -> fetch::AbortedTransaction {
+    fetch::AbortedTransaction { producer_id: transaction.producer, first_offset: transaction.first }
 }
 
 /// Partitions keep their order; neighbours of one topic share its entry (case F15).

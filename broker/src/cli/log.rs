@@ -150,14 +150,18 @@ fn told(report: &PartitionReport, depth: Depth) -> String {
         report.recovery_point,
     );
     if depth == Depth::Describe {
+        if let Some(open) = report.open_since {
+            let _ = writeln!(text, "  a transaction is open since offset {open}");
+        }
         for segment in &report.segments {
             let _ = writeln!(
                 text,
-                "  segment {}: to {}, {} batches, {} records, {} bytes, highest timestamp {}",
+                "  segment {}: to {}, {} batches, {} records, {} aborted transactions, {} bytes, highest timestamp {}",
                 segment.base,
                 segment.end,
                 segment.batches,
                 segment.records,
+                segment.aborted,
                 segment.bytes,
                 segment.max_timestamp,
             );
@@ -229,6 +233,10 @@ impl Dump {
             (!view.crc_is_valid(), ", WRONG CRC"),
         ] {
             text.push_str(if holds { word } else { "" });
+        }
+        if let Some(marker) = batch.marker {
+            let end = if marker.commit { "commit" } else { "abort" };
+            let _ = write!(text, ", {end} by coordinator epoch {}", marker.coordinator_epoch);
         }
         text.push('\n');
         if self.records {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt as _;
 
+use coordinator::io::FoundBatches;
 use rustix::fs::Advice;
 use rustix::io::ReadWriteFlags;
 use storage::LogSlice;
@@ -17,12 +18,13 @@ const PROBE_BYTES: u64 = 128 << 10;
 const READ_BYTES: usize = 64 << 10;
 
 /// The ranges among these that are not in memory as a whole, as far as can be told without waiting.
-pub(crate) fn missing<E>(found: &[Result<Data, E>]) -> Vec<LogSlice> {
+pub(crate) fn missing<E>(found: &[Result<FoundBatches<Data>, E>]) -> Vec<LogSlice> {
     found
         .iter()
-        .filter_map(|data| match data {
-            Ok(Data::Log(slice)) if !is_resident(slice) => Some(slice.clone()),
-            Ok(Data::Log(_) | Data::Memory(_)) | Err(_) => None,
+        .flatten()
+        .filter_map(|found| match &found.data {
+            Data::Log(slice) if !is_resident(slice) => Some(slice.clone()),
+            Data::Log(_) | Data::Memory(_) => None,
         })
         .collect()
 }

@@ -6,12 +6,12 @@ mod trouble;
 use bytes::{Bytes, BytesMut};
 use coordinator::command::{DeleteTo, OffsetQuery};
 use coordinator::io::{
-    AppendError, Appended, Completion, DeleteError, FoundRecord, IoError, LogFacts, Origin, ReadPart,
-    Submission,
+    AbortedTransaction, AppendError, Appended, Completion, DeleteError, FoundBatches, FoundRecord, IoError,
+    LogFacts, Origin, ReadPart, Submission,
 };
 use records::Batches;
 use records::ids::{Offset, PartitionId};
-use storage::{Logs, Metadata};
+use storage::{LogSlice, Logs, Metadata};
 
 use self::trouble::{append_error, io_error, read_error, tell};
 use super::Data;
@@ -35,8 +35,8 @@ pub fn serve(submission: Submission, logs: &mut Logs, metadata: &Metadata, now_m
             Completion::RecordsDeleted(op, delete_records(logs, partition, to))
         }
         Submission::Load { op, partition } => Completion::Loaded(op, load(logs, partition)),
-        Submission::Scan { op, partition, from, upper, bytes_max } => {
-            Completion::Scanned(op, share::scan(logs, partition, from, upper, bytes_max))
+        Submission::Scan { op, partition, from, upper, bytes_max, committed } => {
+            Completion::Scanned(op, share::scan(logs, partition, from, upper, bytes_max, committed))
         }
         Submission::Build { op, parts } => Completion::Built(op, share::build(logs, &parts)),
         Submission::OpenShareState { op, group, partition } => {
@@ -105,7 +105,7 @@ fn sync(logs: &mut Logs, partition: PartitionId) -> Result<(), IoError> {
 }
 
 /// The first batch of the first part that has one is found whatever the limits say (KIP-74).
-fn read(logs: &mut Logs, bytes_max: u64, parts: &[ReadPart]) -> Vec<Result<Data, IoError>> {
+fn read(logs: &mut Logs, bytes_max: u64, parts: &[ReadPart]) -> Vec<Result<FoundBatches<Data>, IoError>> {
     let mut left = bytes_max;
     let mut is_first = true;
     parts
@@ -113,16 +113,28 @@ fn read(logs: &mut Logs, bytes_max: u64, parts: &[ReadPart]) -> Vec<Result<Data,
         .map(|part| {
             let limit = part.bytes_max.min(left);
             if limit == 0 && !is_first {
-                return Ok(Data::Memory(Vec::new()));
+                return Ok(Data::Memory(Vec::new()).into());
             }
             let slice = logs
                 .read(part.partition, part.from, limit, part.upper, is_first)
                 .map_err(|error| read_error(logs, part.partition, &error))?;
             is_first &= slice.is_empty();
             left = left.saturating_sub(slice.len());
-            Ok(Data::Log(slice))
+            let aborted =
+                if part.committed { aborted(logs, part.partition, part.from, &slice)? } else { Vec::new() };
+            Ok(FoundBatches { data: Data::Log(slice), aborted })
         })
         .collect()
+}
+
+fn aborted(
+    logs: &mut Logs,
+    partition: PartitionId,
+    from: Offset,
+    slice: &LogSlice,
+) -> Result<Vec<AbortedTransaction>, IoError> {
+    let found = logs.aborted(partition, from, slice).map_err(|error| read_error(logs, partition, &error))?;
+    Ok(found.into_iter().map(|txn| AbortedTransaction { producer: txn.producer, first: txn.first }).collect())
 }
 
 fn find_offset(

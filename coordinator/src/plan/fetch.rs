@@ -111,5 +111,6 @@ fn plan_part(isolation: Isolation, part: &FetchPart, logs: &LogTable) -> PartPla
         from: part.offset,
         upper,
         bytes_max: part.bytes_max,
+        committed: isolation == Isolation::ReadCommitted,
     })
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use records::ids::PartitionId;
 
 use crate::command::{ConnectionId, Fetch, Isolation, Ticket};
-use crate::io::{IoError, LogFacts, OpId, ReadPart, Slice, Submission};
+use crate::io::{FoundBatches, IoError, LogFacts, OpId, ReadPart, Slice, Submission};
 use crate::limits::Limits;
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::fetch::{PartPlan, Plan, Verdict, plan, verdict};
@@ -93,7 +93,7 @@ impl Fetches {
         &mut self,
         now: Now,
         op: OpId,
-        found: Vec<Result<S, IoError>>,
+        found: Vec<Result<FoundBatches<S>, IoError>>,
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
@@ -103,7 +103,7 @@ impl Fetches {
         let Phase::Reading { parts, written } = std::mem::replace(&mut waiting.phase, Phase::New) else {
             unreachable!("a fetch with a read in flight is being read for");
         };
-        let bytes = found.iter().flatten().map(Slice::len).sum();
+        let bytes = found.iter().flatten().map(|found| found.data.len()).sum();
         let refused = parts.iter().any(|part| matches!(part, PartPlan::Refused(_)));
         let failed = refused || found.iter().any(Result::is_err);
         match verdict(now.mono, waiting.deadline, &waiting.fetch, bytes, failed) {
@@ -127,10 +127,10 @@ impl Fetches {
             let Phase::Parked { missing } = &mut waiting.phase else { continue };
             let held_back = match waiting.fetch.isolation {
                 Isolation::ReadUncommitted => false,
-                Isolation::ReadCommitted => before.last_stable < before.end,
+                Isolation::ReadCommitted => before.last_stable < before.end || after.last_stable < after.end,
             };
             if held_back {
-                // The bytes that a marker lets out came in before: their number is not known here.
+                // The bytes that a marker lets out came in before, or do not count yet: how many is not known here.
                 if before.last_stable < after.last_stable {
                     self.woken.insert(*ticket);
                 }
@@ -252,19 +252,19 @@ impl Fetches {
         &mut self,
         ticket: Ticket,
         parts: &[PartPlan],
-        found: Vec<Result<S, IoError>>,
+        found: Vec<Result<FoundBatches<S>, IoError>>,
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
         let waiting = self.forget(ticket).expect("a fetch that is answered waits");
         let mut found = found.into_iter();
         let answers = waiting.fetch.parts.iter().zip(parts).map(|(part, plan)| {
-            let data = match plan {
+            let (data, aborted) = match plan {
                 PartPlan::Refused(error) => return Err(*error),
-                PartPlan::Nothing => None,
+                PartPlan::Nothing => (None, Vec::new()),
                 PartPlan::Read(_) => {
-                    let slice = found.next().unwrap_or(Err(IoError::Storage)).map_err(refused)?;
-                    (!slice.is_empty()).then_some(slice)
+                    let found = found.next().unwrap_or(Err(IoError::Storage)).map_err(refused)?;
+                    ((!found.data.is_empty()).then_some(found.data), found.aborted)
                 }
             };
             // Deleted during the read.
@@ -274,6 +274,7 @@ impl Fetches {
                 last_stable: facts.last_stable,
                 log_start: facts.log_start,
                 data,
+                aborted,
             })
         });
         let answers = answers.collect();

@@ -193,6 +193,8 @@ impl<S: Slice> Shard<S> {
         let Some(facts) = self.logs.get_mut(&partition) else { return };
         if facts.log_start < start {
             facts.log_start = start;
+            // Where it passed over the beginning of an open transaction.
+            facts.last_stable = facts.last_stable.max(start);
             self.fetches.changed(partition);
             self.share.fact(now, &Fact::LogStartMoved(partition, start), &self.logs, &mut self.out);
         }

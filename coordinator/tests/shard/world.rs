@@ -255,7 +255,7 @@ impl World {
                     let found = log.read(part.from, part.upper, left.min(part.bytes_max), one)?;
                     one &= found.is_empty();
                     left = left.saturating_sub(found.len() as u64);
-                    Ok(found)
+                    Ok(found.into())
                 });
                 let found = found.collect();
                 Completion::Read(op, found)

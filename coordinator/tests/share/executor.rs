@@ -111,7 +111,7 @@ impl World {
                 stored.events.clear();
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot: 0 }))
             }
-            Submission::Scan { op, partition, from, upper, bytes_max } => {
+            Submission::Scan { op, partition, from, upper, bytes_max, .. } => {
                 self.scans += 1;
                 Completion::Scanned(op, Ok(self.scan(partition, from.get(), upper.get(), bytes_max)))
             }

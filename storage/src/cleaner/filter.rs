@@ -10,8 +10,9 @@ use records::key_hash::key_fingerprint;
 use records::{BatchView, RecordError};
 
 use super::offset_map::OffsetMap;
-use super::transactions::{Marker, Outcomes, Seen};
+use super::transactions::{Outcomes, Seen};
 use crate::batch_header::BatchHeader;
+use crate::transactions::Marker;
 
 /// What a log knows of a producer's last batch (Kafka's `LastRecord`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Rules {
         seen: &mut Seen,
     ) -> Result<Kept, RecordError> {
         if header.is_control() {
-            let is_done = seen.marker_is_done(header, Marker::of(batch));
+            let is_done = seen.marker_is_done(header, Marker::of(batch), &self.outcomes);
             let horizon = horizon_of(batch);
             if is_done && horizon.is_some_and(|horizon| horizon <= self.now_ms) {
                 return Ok(self.without_records(batch, header));

@@ -40,7 +40,8 @@ mod tests {
 
     fn source(base: i64, behind: i64, bytes: u64) -> Source {
         let (base, behind) = (Offset(base), Offset(behind));
-        Source { base, bytes, behind, index_bytes: bytes / 100, time_index_bytes: bytes / 100 }
+        let index_bytes = bytes / 100;
+        Source { base, bytes, behind, index_bytes, time_index_bytes: index_bytes, has_txn_index: false }
     }
 
     #[test]

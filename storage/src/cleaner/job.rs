@@ -18,12 +18,13 @@ use records::{BatchView, RecordError};
 
 use super::filter::{Kept, Rules};
 use super::group::groups;
-use super::transactions::{Marker, Seen};
+use super::transactions::Seen;
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, is_full, join};
 use crate::log::{CLEANED, Replacement, Source, remove_cleaned};
 use crate::options::{CleanerOptions, LogConfig, MARKER_BYTES_MAX, SEGMENT_BYTES_MAX, WALK_WINDOW_BYTES};
 use crate::segment::{Segment, file_name};
+use crate::transactions::Marker;
 use crate::walk::{Step, Walk};
 
 /// What to compact.
@@ -389,6 +390,7 @@ impl CleanJob {
             Kept::Whole
         });
         let output = self.output.as_mut().expect("a group is open");
+        self.seen.take_kept().iter().for_each(|txn| output.segment.note_aborted(txn));
         output.changed |= kept != Kept::Whole;
         match &kept {
             Kept::Whole => output.pending.extend_from_slice(batch.bytes()),
@@ -420,11 +422,15 @@ impl CleanJob {
             self.unfinished = None;
             return Ok(None);
         }
+        let sources = &self.plan.sources[output.group.clone()];
         self.written += output.flush(self.plan.config.index_interval_bytes)?;
         output.segment.seal()?;
+        if sources.iter().any(|source| source.has_txn_index) {
+            // Even if it is empty: it must take the place of the old one.
+            output.segment.create_txn_index()?;
+        }
         let indexes = output.segment.index_files()?;
         let log = Arc::clone(output.segment.log_file()?);
-        let sources = &self.plan.sources[output.group.clone()];
         for file in indexes.into_iter().chain([log]) {
             file.sync_data()?;
         }

@@ -4,84 +4,58 @@
 //! All of it comes from the batches themselves: from the log's start on, every transaction is seen from its first batch
 //! to its marker.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use records::BatchView;
 use records::ids::Offset;
 
 use crate::batch_header::BatchHeader;
-use crate::options::{ABORTED_MAX, MARKER_BYTES_MAX};
-
-/// What a control batch says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Marker {
-    /// The producer's transaction was taken back.
-    Abort,
-    /// It was committed.
-    Commit,
-    /// Compaction took the marker out of it before.
-    Emptied,
-    /// None of a transaction.
-    Other,
-}
-
-impl Marker {
-    /// The marker in a control batch (`EndTransactionMarker`, `ControlRecordType`): version and type, two bytes each,
-    /// are the key of its record.
-    pub(crate) fn of(batch: &BatchView<'_>) -> Self {
-        if batch.record_count() == 0 {
-            return Self::Emptied;
-        }
-        let mut kind = None;
-        let limit = MARKER_BYTES_MAX as usize;
-        let scanned = batch.scan(limit, |record| {
-            kind = kind.or_else(|| record.key?.get(2..4)?.try_into().ok().map(u16::from_be_bytes));
-            Ok::<_, records::RecordError>(())
-        });
-        match (scanned, kind) {
-            (Ok(()), Some(0)) => Self::Abort,
-            (Ok(()), Some(1)) => Self::Commit,
-            _ => Self::Other,
-        }
-    }
-}
+use crate::options::ABORTED_MAX;
+use crate::transactions::{AbortedTransaction, Marker};
 
 /// The first look: which transactions were aborted, and which are open.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     /// First batch of each producer's transaction that has no marker so far.
     open: BTreeMap<i64, Offset>,
-    /// Producer and marker of each aborted transaction, with its first offset.
-    aborted: BTreeMap<(i64, Offset), Offset>,
+    /// The same offsets.
+    firsts: BTreeSet<Offset>,
+    /// Each aborted transaction, by its producer and marker.
+    aborted: BTreeMap<(i64, Offset), AbortedTransaction>,
 }
 
 impl Outcomes {
     /// Notes a batch, in offset order; with its marker where it is a control batch.
     pub(crate) fn note(&mut self, header: &BatchHeader, marker: Option<Marker>) {
+        let producer = header.producer_id;
         match marker {
             None if header.is_transactional() => {
-                self.open.entry(header.producer_id).or_insert(header.base);
-            }
-            Some(Marker::Abort) => {
-                if let Some(first) = self.open.remove(&header.producer_id) {
-                    self.aborted.insert((header.producer_id, header.base), first);
+                if let Entry::Vacant(vacant) = self.open.entry(producer) {
+                    vacant.insert(header.base);
+                    self.firsts.insert(header.base);
                 }
             }
-            Some(Marker::Commit) => {
-                self.open.remove(&header.producer_id);
+            Some(marker) if marker.is_end() => {
+                let Some(first) = self.open.remove(&producer) else { return };
+                self.firsts.remove(&first);
+                if let Marker::Abort(_) = marker {
+                    let last_stable = self.first_open().unwrap_or(header.next());
+                    let txn = AbortedTransaction { producer, first, last: header.base, last_stable };
+                    self.aborted.insert((producer, header.base), txn);
+                }
             }
-            None | Some(Marker::Emptied | Marker::Other) => {}
+            None | Some(_) => {}
         }
     }
 
     /// Whether a transaction that began below `offset` has no marker so far.
     pub(crate) fn is_open_below(&self, offset: Offset) -> bool {
-        self.open.values().any(|first| *first < offset)
+        self.first_open().is_some_and(|first| first < offset)
     }
 
     /// The first offset that is not decided.
     pub(crate) fn first_open(&self) -> Option<Offset> {
-        self.open.values().min().copied()
+        self.firsts.first().copied()
     }
 
     /// Whether there are more aborted transactions than are to be held in memory.
@@ -94,7 +68,12 @@ impl Outcomes {
         let markers = (header.producer_id, header.base)..=(header.producer_id, Offset::MAX);
         header.is_transactional()
             && !header.is_control()
-            && self.aborted.range(markers).next().is_some_and(|(_, first)| *first <= header.base)
+            && self.aborted.range(markers).next().is_some_and(|(_, txn)| txn.first <= header.base)
+    }
+
+    /// The transaction that an abort marker ended.
+    fn aborted_by(&self, marker: &BatchHeader) -> Option<AbortedTransaction> {
+        self.aborted.get(&(marker.producer_id, marker.base)).copied()
     }
 }
 
@@ -102,6 +81,8 @@ impl Outcomes {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     with_records: BTreeSet<i64>,
+    /// Aborted transactions whose marker stays because of records, since somebody took them.
+    kept: Vec<AbortedTransaction>,
 }
 
 impl Seen {
@@ -114,11 +95,27 @@ impl Seen {
 
     /// Whether a marker has no records any more, so that it may go when its time has come
     /// (`CleanedTransactionMetadata.onControlBatchRead`).
-    pub(crate) fn marker_is_done(&mut self, header: &BatchHeader, marker: Marker) -> bool {
+    pub(crate) fn marker_is_done(
+        &mut self,
+        header: &BatchHeader,
+        marker: Marker,
+        outcomes: &Outcomes,
+    ) -> bool {
         match marker {
-            Marker::Abort | Marker::Commit => !self.with_records.remove(&header.producer_id),
+            Marker::Abort(_) | Marker::Commit(_) => {
+                let has_records = self.with_records.remove(&header.producer_id);
+                if has_records {
+                    self.kept.extend(outcomes.aborted_by(header));
+                }
+                !has_records
+            }
             Marker::Emptied => true,
             Marker::Other => false,
         }
+    }
+
+    /// What belongs into the transaction index of the segment that is written.
+    pub(crate) fn take_kept(&mut self) -> Vec<AbortedTransaction> {
+        std::mem::take(&mut self.kept)
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use records::BatchView;
 use records::ids::Offset;
 
+use super::transactions::Transactions;
 use super::{Depth, PartitionReport, SegmentReport, WINDOW_BYTES, bases};
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, DiskFile, join};
@@ -14,9 +15,10 @@ use crate::error::{IoContext, StorageError};
 use crate::event_log;
 use crate::index::{offset, time};
 use crate::leader_epochs::LeaderEpochs;
-use crate::options::Options;
+use crate::options::{MARKER_BYTES_MAX, Options};
 use crate::producer_state::snapshot;
 use crate::segment::{base_of, file_name};
+use crate::transactions::Marker;
 use crate::walk::{Step, Walk, follows};
 
 /// Where a batch ends: by its position, its last offset and the highest timestamp up to it.
@@ -35,6 +37,7 @@ pub(super) fn partition(
     }
     let mut expected: Option<Offset> = None;
     let mut epoch = -1;
+    let mut transactions = Transactions::default();
     for &base in &bases {
         let path = join(directory, &file_name(base, ".log"));
         if expected.is_some_and(|expected| !follows(base, expected, cleaned)) {
@@ -43,15 +46,17 @@ pub(super) fn partition(
         }
         let file = disk.open(&path).doing("open", &path)?;
         let mut log = LogFile { path: &path, file: &file, base, cleaned, depth };
-        let (segment, ends) = log.walk(&mut epoch, report)?;
+        let (segment, ends) = log.walk(&mut epoch, &mut transactions, report)?;
         expected = Some(segment.end);
         if depth == Depth::Verify {
             offset_index(disk, directory, base, &ends, report)?;
             time_index(disk, directory, base, &ends, report)?;
+            transactions.check(disk, directory, base, segment.end, report)?;
         }
         report.segments.push(segment);
     }
     report.end = expected.unwrap_or_default();
+    report.open_since = transactions.first_open();
     let first = bases.first().copied().unwrap_or_default();
     report.log_start = report.log_start.max(first);
     if report.log_start > report.end {
@@ -79,6 +84,7 @@ impl LogFile<'_> {
     fn walk(
         &mut self,
         epoch: &mut i32,
+        transactions: &mut Transactions,
         report: &mut PartitionReport,
     ) -> Result<(SegmentReport, Ends), StorageError> {
         let len = self.file.len().doing("measure", self.path)?;
@@ -88,6 +94,7 @@ impl LogFile<'_> {
             bytes: len,
             batches: 0,
             records: 0,
+            aborted: 0,
             max_timestamp: -1,
         };
         let mut ends = Ends::new();
@@ -114,6 +121,15 @@ impl LogFile<'_> {
                         Depth::Describe => u64::try_from(header.record_count).unwrap_or(0),
                         Depth::Verify => self.records(&header, position, report)?,
                     };
+                    let mut marker = None;
+                    if header.is_control() && header.size <= MARKER_BYTES_MAX {
+                        let bytes = walk.whole(&header, position).doing("read", self.path)?;
+                        marker = bytes.map(Marker::in_bytes);
+                    }
+                    if marker.is_some() || !header.is_control() {
+                        transactions.note(&header, marker);
+                    }
+                    segment.aborted += u64::from(matches!(marker, Some(Marker::Abort(_))));
                     segment.max_timestamp = segment.max_timestamp.max(header.max_timestamp);
                     segment.end = header.next();
                     if self.depth == Depth::Verify {

@@ -32,6 +32,8 @@ pub(crate) struct Source {
     pub(crate) behind: Offset,
     pub(crate) index_bytes: u64,
     pub(crate) time_index_bytes: u64,
+    /// Whether there is a `.txnindex`.
+    pub(crate) has_txn_index: bool,
 }
 
 impl PartitionLog {
@@ -106,6 +108,7 @@ impl PartitionLog {
                     behind,
                     index_bytes: found.index.unwrap_or(0),
                     time_index_bytes: found.time_index.unwrap_or(0),
+                    has_txn_index: found.txn_index.is_some(),
                 }
             })
             .collect()

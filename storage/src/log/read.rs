@@ -21,13 +21,14 @@ pub struct LogSlice {
     position: u64,
     len: u64,
     base: Offset,
+    next: Offset,
 }
 
 impl LogSlice {
     /// No bytes at all.
     #[must_use]
     pub fn empty(at: Offset) -> Self {
-        Self { file: None, position: 0, len: 0, base: at }
+        Self { file: None, position: 0, len: 0, base: at, next: at }
     }
 
     /// The file; `None` for an empty slice.
@@ -64,6 +65,12 @@ impl LogSlice {
     #[must_use]
     pub fn base(&self) -> Offset {
         self.base
+    }
+
+    /// No batch that begins at or behind this offset is in it: where the next one begins, or the next segment.
+    #[must_use]
+    pub fn next(&self) -> Offset {
+        self.next
     }
 
     /// Reads the bytes into memory.
@@ -129,6 +136,7 @@ impl PartitionLog {
             position: start.position,
             len: end - start.position,
             base: start.base,
+            next: cursor.offset,
         })
     }
 

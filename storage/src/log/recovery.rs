@@ -15,6 +15,7 @@ use crate::data_dir::from_base64;
 use crate::disk::{Disk, DiskFile, Entry, join};
 use crate::error::{IoContext, StorageError};
 use crate::event_log;
+use crate::index::txn;
 use crate::key_index;
 use crate::leader_epochs::LeaderEpochs;
 use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX, WALK_WINDOW_BYTES};
@@ -137,6 +138,7 @@ impl PartitionLog {
         self.collect(entries)?;
         let recovered_from = if left.clean { self.resume(left)? } else { None };
         self.changed = !left.clean || recovered_from.is_some();
+        let is_recovered = self.changed;
         let epochs_from = match (left.clean, recovered_from) {
             (true, None) => self.end,
             (_, from) => {
@@ -148,8 +150,15 @@ impl PartitionLog {
         self.apply_log_start(left)?;
         self.epochs.truncate_to(self.end);
         self.cut_snapshots()?;
+        if is_recovered {
+            self.secure_snapshots(epochs_from, left.rewrite)?;
+        }
+        // Nothing says of the indexes of what was recovered that they are whole.
+        let stale = self.stale_txn_indexes(if is_recovered { epochs_from } else { self.end })?;
         let epochs_from = if self.epochs.latest().is_none() { Offset::ZERO } else { epochs_from };
-        self.rebuild_state(epochs_from)?;
+        self.rebuild_state(epochs_from, &stale)?;
+        // Not before: they may tell what no snapshot does.
+        self.remove_segments_below_start()?;
         self.epochs.truncate_from(self.log_start);
         match self.epochs.latest() {
             Some(found) if found > self.leader_epoch => Err(StorageError::EpochAhead {
@@ -171,8 +180,8 @@ impl PartitionLog {
         }
         for entry in entries {
             let name = entry.name.as_str();
-            let index = base_of(name, ".index").or_else(|| base_of(name, ".timeindex"));
-            let index = index.or_else(|| base_of(name, key_index::SUFFIX));
+            let suffixes = [".index", ".timeindex", txn::SUFFIX, key_index::SUFFIX];
+            let index = suffixes.into_iter().find_map(|suffix| base_of(name, suffix));
             let orphan = index.is_some_and(|base| !found.contains_key(&base));
             if orphan || name.ends_with(".tmp") {
                 let path = join(&self.directory, name);
@@ -181,6 +190,8 @@ impl PartitionLog {
                 found.entry(base).or_default().index = Some(entry.len);
             } else if let Some(base) = base_of(name, ".timeindex") {
                 found.entry(base).or_default().time_index = Some(entry.len);
+            } else if let Some(base) = base_of(name, txn::SUFFIX) {
+                found.entry(base).or_default().txn_index = Some(entry.len);
             } else if let Some(at) = base_of(name, SNAPSHOT) {
                 self.snapshots.insert(at);
             } else if let Some(group) = event_log::name_of(name) {
@@ -239,7 +250,7 @@ impl PartitionLog {
     }
 
     /// Leaves files to the next sync, but no more than a few: they stay open until then.
-    fn sync_with_next(
+    pub(super) fn sync_with_next(
         &mut self,
         files: impl IntoIterator<Item = Arc<dyn DiskFile>>,
     ) -> Result<(), StorageError> {
@@ -311,7 +322,7 @@ impl PartitionLog {
         Ok(checked_from)
     }
 
-    /// Applies the log start that DeleteRecords or retention left.
+    /// Applies the log start that DeleteRecords or retention left; segments below it go later.
     fn apply_log_start(&mut self, left: &OpenAs) -> Result<(), StorageError> {
         let first = self.segments.first().map_or(self.end, Segment::base);
         self.log_start = left.log_start.unwrap_or(first).max(first);
@@ -324,7 +335,7 @@ impl PartitionLog {
             self.end = self.log_start;
         }
         self.bytes = self.segments.iter().map(Segment::size).sum();
-        self.remove_segments_below_start()
+        Ok(())
     }
 
     /// Snapshots beyond the end speak of records that are gone; none of them may come back.
@@ -342,7 +353,7 @@ impl PartitionLog {
 ///
 /// After a failed sync the system may take what it holds in memory for written: it reads well and is lost with the
 /// power, and no later sync says so. Writing puts it on its way to the disk again.
-fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
+pub(super) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
     let window = RECOVERY_WINDOW_BYTES as u64;
     let mut at = 0;
     while at < len {

@@ -93,6 +93,12 @@ impl PartitionLog {
         if first == 0 {
             return Ok(());
         }
+        if self.snapshots.range(self.segments[first].base()..).next().is_none() {
+            // What nothing but these segments tells of producers and their transactions must not go with them.
+            self.write_snapshot();
+            self.sync_files()?;
+            self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
+        }
         for mut segment in self.segments.drain(..first) {
             self.bytes -= segment.size();
             self.retired.extend(segment.retire().doing("remove a segment of", &self.directory)?);

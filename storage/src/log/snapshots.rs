@@ -1,14 +1,16 @@
 //! Producer snapshots of a log: written at every roll and at the end, read when it is opened.
 
+use std::collections::BTreeSet;
+
 use records::ids::Offset;
 
 use super::PartitionLog;
+use super::recovery::write_again;
+use super::transactions::Aborted;
 use crate::disk::{is_full, join};
 use crate::error::{IoContext, StorageError};
-use crate::options::WALK_WINDOW_BYTES;
 use crate::producer_state::{self, ProducerState, SIDECAR, SNAPSHOT};
 use crate::segment::{Segment, file_name};
-use crate::walk::Step;
 
 impl PartitionLog {
     /// Writes the state as of the log's end. Not being able to costs a longer recovery, so it is no error.
@@ -67,34 +69,73 @@ impl PartitionLog {
         }
     }
 
-    /// Rebuilds producers and leader epochs: the newest good snapshot, then the batch headers behind it. Headers
-    /// below `epochs_from` are covered by the epoch checkpoint.
-    pub(super) fn rebuild_state(&mut self, epochs_from: Offset) -> Result<(), StorageError> {
-        let first = self.segments.first().map_or(self.end, Segment::base);
-        let (state, producers_from) = self.load_snapshot()?.unwrap_or((ProducerState::default(), first));
-        self.producers = state;
-        let from = producers_from.min(epochs_from);
-        if from >= self.end {
-            return Ok(());
-        }
-        let first = self.segments.partition_point(|segment| segment.base() <= from).saturating_sub(1);
-        for segment in &mut self.segments[first..] {
-            let position = segment.position_before(from).doing("read", &self.directory)?;
-            let mut walk = segment.walk(position, WALK_WINDOW_BYTES).doing("open", &self.directory)?;
-            while let Step::Batch(header, _) = walk.step().doing("read", &self.directory)? {
-                if header.base >= producers_from {
-                    self.producers.note(&header);
-                }
-                if header.base >= epochs_from {
-                    self.epochs.assign(header.leader_epoch, header.base);
+    /// What an unclean stop left of snapshots from `from` on may be in memory only, or half of it on the disk: a later
+    /// recovery must find them whole or not at all.
+    pub(super) fn secure_snapshots(&mut self, from: Offset, rewrite: bool) -> Result<(), StorageError> {
+        for at in self.snapshots.range(from..).copied().collect::<Vec<_>>() {
+            let path = join(&self.directory, &file_name(at, SNAPSHOT));
+            let bytes = self.disk.read(&path).doing("read", &path)?.unwrap_or_default();
+            if producer_state::decode(&bytes).is_none() {
+                tracing::warn!(path, "producer snapshot is damaged, removing it");
+                self.remove_snapshot(at);
+                continue;
+            }
+            for suffix in [SNAPSHOT, SIDECAR] {
+                let path = join(&self.directory, &file_name(at, suffix));
+                // There need not be a sidecar.
+                let Ok(file) = self.disk.open(&path) else { continue };
+                if rewrite {
+                    let len = file.len().doing("measure", &path)?;
+                    write_again(&*file, len).doing("write again", &path)?;
+                } else {
+                    self.sync_with_next([file])?;
                 }
             }
         }
         Ok(())
     }
 
-    fn load_snapshot(&mut self) -> Result<Option<(ProducerState, Offset)>, StorageError> {
-        while let Some(&at) = self.snapshots.last() {
+    /// Rebuilds producers, leader epochs and, of the segments at these bases, the transaction indexes: the newest good
+    /// snapshot, then the batch headers behind it. Headers below `epochs_from` are covered by the epoch checkpoint.
+    pub(super) fn rebuild_state(
+        &mut self,
+        epochs_from: Offset,
+        stale: &BTreeSet<Offset>,
+    ) -> Result<(), StorageError> {
+        let first = self.segments.first().map_or(self.end, Segment::base);
+        let newest = self.load_snapshot(Offset::MAX)?;
+        let (mut state, producers_from) = newest.unwrap_or((ProducerState::default(), first));
+        if first < producers_from && producers_from < self.cleaned {
+            state.adopt_open(&self.replay_from_start(producers_from, &mut Aborted::new())?);
+        }
+        let mut aborted: Aborted = stale.iter().map(|base| (*base, Vec::new())).collect();
+        if let Some(&base) = stale.first().filter(|base| **base < producers_from) {
+            self.replay_aborted(base, producers_from, &mut aborted)?;
+        }
+        let mut epochs = std::mem::take(&mut self.epochs);
+        let replayed = self.replay(producers_from.min(epochs_from), self.end, |segment, header, marker| {
+            if header.base >= producers_from
+                && let Some(txn) = state.note(header, marker)
+                && let Some(found) = aborted.get_mut(&segment)
+            {
+                found.push(txn);
+            }
+            if header.base >= epochs_from {
+                epochs.assign(header.leader_epoch, header.base);
+            }
+        });
+        self.epochs = epochs;
+        replayed?;
+        self.producers = state;
+        self.write_aborted(aborted)
+    }
+
+    /// The newest good snapshot at or below `limit`, with its offset; those that are not good are removed.
+    pub(super) fn load_snapshot(
+        &mut self,
+        limit: Offset,
+    ) -> Result<Option<(ProducerState, Offset)>, StorageError> {
+        while let Some(&at) = self.snapshots.range(..=limit).next_back() {
             let path = join(&self.directory, &file_name(at, SNAPSHOT));
             let bytes = self.disk.read(&path).doing("read", &path)?.unwrap_or_default();
             let Some(mut state) = producer_state::decode(&bytes) else {

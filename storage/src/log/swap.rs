@@ -12,6 +12,7 @@ use records::ids::Offset;
 use super::PartitionLog;
 use crate::disk::{Disk, Entry, join};
 use crate::error::{IoContext, StorageError};
+use crate::index::txn;
 use crate::lazy_file::DELETED;
 use crate::options::WALK_WINDOW_BYTES;
 use crate::segment::{FILES, Found, Segment, base_of, file_name, remove_sidecars};
@@ -48,9 +49,10 @@ impl PartitionLog {
         }
         for suffix in FILES {
             let name = join(&self.directory, &file_name(new.base(), suffix));
-            self.disk
-                .rename(&format!("{name}{CLEANED}"), &format!("{name}{SWAP}"))
-                .doing("rename a compacted file of", &self.directory)?;
+            match self.disk.rename(&format!("{name}{CLEANED}"), &format!("{name}{SWAP}")) {
+                Err(error) if suffix == txn::SUFFIX && error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed.doing("rename a compacted file of", &self.directory)?,
+            }
         }
         Ok(true)
     }
@@ -72,7 +74,8 @@ impl PartitionLog {
             self.poisoned = true;
         }
         swapped.doing("replace a segment of", &self.directory)?;
-        let segment = Segment::existing(&self.disk, &self.directory, new.base(), new.found);
+        let mut segment = Segment::existing(&self.disk, &self.directory, new.base(), new.found);
+        segment.drop_empty_txn_index();
         let old_bytes: u64 = new.replaced.iter().map(|(_, bytes)| bytes).sum();
         self.bytes = self.bytes - old_bytes + segment.size();
         self.segments.splice(first..behind, [segment]);
@@ -152,7 +155,8 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &str, entries: &[Entry]) -> Res
             remove_sidecars(disk, directory, old).doing("remove a file of", directory)?;
         }
         remove_sidecars(disk, directory, base).doing("remove a file of", directory)?;
-        // An index of before must not stand beside the new log: without one it is rebuilt.
+        // An index of before must not stand beside the new log: without one it is rebuilt. But for that of transactions,
+        // of which nothing would tell that it is missing: where there was one, the new one takes its place.
         for suffix in &FILES[..2] {
             let path = join(directory, &file_name(base, suffix));
             remove_if_there(disk, &path).doing("remove", &path)?;

@@ -87,9 +87,12 @@ impl PartitionLog {
 
     /// Where nobody asks for a sync for long, the files of many rolled segments would stay open for it.
     pub(super) fn bound_dirty(&mut self) -> Result<(), StorageError> {
-        if self.dirty.files.len() > SYNC_FILES_MAX
-            && let Err(error) = self.dirty.files.drain(..).try_for_each(|file| file.sync_data())
-        {
+        if self.dirty.files.len() > SYNC_FILES_MAX { self.sync_files() } else { Ok(()) }
+    }
+
+    /// Syncs all files but the active log, here and now.
+    pub(super) fn sync_files(&mut self) -> Result<(), StorageError> {
+        if let Err(error) = self.dirty.files.drain(..).try_for_each(|file| file.sync_data()) {
             tracing::error!(log = self.directory, %error, "sync failed, log is closed for writing");
             self.poisoned = true;
             return Err(StorageError::Poisoned);

@@ -4,3 +4,5 @@ mod flush;
 mod recovery;
 mod retention;
 mod times;
+mod transactions;
+mod transactions_model;

@@ -1,7 +1,7 @@
 //! Producer state on disk: Kafka's `.snapshot` (`ProducerSnapshot` schema, version 1), which knows one batch a
 //! producer, and our `.producers` sidecar with all five. The sidecar can be deleted: then one is known.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::{Buf, BufMut};
 use records::ids::Offset;
@@ -22,7 +22,7 @@ const ENTRY_BYTES: usize = 46;
 const STORED_BATCH_BYTES: usize = 24;
 const NO_TRANSACTION: i64 = -1;
 
-/// The `.snapshot` file: of each producer the last batch.
+/// The `.snapshot` file: of each producer the last batch and the open transaction.
 pub(crate) fn encode(state: &ProducerState) -> Vec<u8> {
     let mut body = Vec::with_capacity(4 + state.producers.len() * ENTRY_BYTES);
     body.put_i32(state.producers.len() as i32);
@@ -35,7 +35,7 @@ pub(crate) fn encode(state: &ProducerState) -> Vec<u8> {
         body.put_i32(last.map_or(0, |batch| batch.delta));
         body.put_i64(producer.timestamp);
         body.put_i32(producer.coordinator_epoch);
-        body.put_i64(NO_TRANSACTION);
+        body.put_i64(producer.txn_first.map_or(NO_TRANSACTION, Offset::get));
     }
     let mut file = Vec::with_capacity(HEADER_BYTES + body.len());
     file.put_i16(VERSION);
@@ -57,6 +57,7 @@ pub(crate) fn decode(mut file: &[u8]) -> Option<ProducerState> {
         return None;
     }
     let mut producers = HashMap::with_capacity(count);
+    let mut open = BTreeMap::new();
     for _ in 0..count {
         let id = file.get_i64();
         let epoch = file.get_i16();
@@ -65,14 +66,15 @@ pub(crate) fn decode(mut file: &[u8]) -> Option<ProducerState> {
         let delta = file.get_i32();
         let timestamp = file.get_i64();
         let coordinator_epoch = file.get_i32();
-        let _transaction_first = file.get_i64();
+        let txn_first = Some(file.get_i64()).filter(|first| *first >= 0).map(Offset);
         let mut batches = VecDeque::new();
         if last_sequence >= 0 && delta >= 0 {
             batches.push_back(StoredBatch { last_sequence, last, delta, timestamp });
         }
-        producers.insert(id, Producer { epoch, coordinator_epoch, timestamp, batches });
+        open.extend(txn_first.map(|first| (first, id)));
+        producers.insert(id, Producer { epoch, coordinator_epoch, timestamp, batches, txn_first });
     }
-    Some(ProducerState { producers, ..ProducerState::default() })
+    Some(ProducerState { producers, open, ..ProducerState::default() })
 }
 
 /// The `.producers` file: of each producer all remembered batches.

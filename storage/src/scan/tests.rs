@@ -135,3 +135,36 @@ fn p13_what_does_not_inflate_is_damaged_too() {
     assert_eq!(spans(&scan), [(0, 1), (2, 4), (5, 6)]);
     assert!(matches!(scan.batches[1].kind, ScannedKind::Corrupt(_)));
 }
+
+#[test]
+fn k44_committed_scans_tell_what_was_aborted() {
+    use crate::testing::{marker, transactional};
+
+    let mut world = World::new(1);
+    world.append(transactional(1, 0, 0, "a", 2)).unwrap();
+    world.append(transactional(2, 0, 0, "b", 1)).unwrap();
+    world.append(batch(1)).unwrap();
+    world.coordinate(marker(1, 0, false, 0)).unwrap();
+    world.coordinate(marker(2, 0, true, 0)).unwrap();
+    world.append(transactional(1, 0, 2, "a", 1)).unwrap();
+    let kinds = |scan: &Scan| -> Vec<(i64, &str)> {
+        let kind = |kind: &ScannedKind| match kind {
+            ScannedKind::Data(_) => "data",
+            ScannedKind::Control => "control",
+            ScannedKind::Aborted => "aborted",
+            ScannedKind::Corrupt(_) => "corrupt",
+        };
+        scan.batches.iter().map(|batch| (batch.base.0, kind(&batch.kind))).collect()
+    };
+    let stable = world.facts().last_stable;
+    assert_eq!(stable, Offset(6));
+    let committed = world.logs().scan_committed(partition(0), Offset(0), 1 << 20, stable).unwrap();
+    let all = [(0, "aborted"), (2, "data"), (3, "data"), (4, "control"), (5, "control")];
+    assert_eq!(kinds(&committed), all);
+    assert_eq!(committed.next, Offset(6));
+    let later = world.logs().scan_committed(partition(0), Offset(1), 1, stable).unwrap();
+    assert_eq!(kinds(&later), [(0, "aborted")], "also from within the batch, batch by batch");
+    let uncommitted = world.logs().scan(partition(0), Offset(0), 1 << 20, Offset::MAX).unwrap();
+    assert_eq!(kinds(&uncommitted)[0], (0, "data"));
+    assert_eq!(uncommitted.next, Offset(7));
+}

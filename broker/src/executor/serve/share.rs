@@ -17,9 +17,14 @@ pub(super) fn scan(
     from: Offset,
     upper: Offset,
     bytes_max: u64,
+    committed: bool,
 ) -> Result<Scanned, IoError> {
-    let scan =
-        logs.scan(partition, from, bytes_max, upper).map_err(|error| read_error(logs, partition, &error))?;
+    let scan = if committed {
+        logs.scan_committed(partition, from, bytes_max, upper)
+    } else {
+        logs.scan(partition, from, bytes_max, upper)
+    };
+    let scan = scan.map_err(|error| read_error(logs, partition, &error))?;
     let batches = scan
         .batches
         .into_iter()
@@ -48,6 +53,7 @@ fn kind(
                 .collect(),
         ),
         storage::ScannedKind::Control => ScannedKind::Control,
+        storage::ScannedKind::Aborted => ScannedKind::Aborted,
         storage::ScannedKind::Corrupt(reason) => {
             tell(logs, partition, &format_args!("stored batch {base} to {last} is damaged: {reason}"));
             ScannedKind::Corrupt

@@ -20,6 +20,8 @@ pub(super) fn append_error(logs: &Logs, partition: PartitionId, error: &storage:
     match error {
         storage::AppendError::OutOfOrderSequence { .. } => AppendError::OutOfOrderSequence,
         storage::AppendError::InvalidProducerEpoch { .. } => AppendError::InvalidProducerEpoch,
+        storage::AppendError::TransactionOpen { .. } => AppendError::TransactionOpen,
+        storage::AppendError::CoordinatorFenced { .. } => AppendError::CoordinatorFenced,
         storage::AppendError::TooLarge { .. } => AppendError::TooLarge,
         storage::AppendError::UnknownPartition => AppendError::Io(IoError::NotOpen),
         storage::AppendError::Malformed(_)

@@ -174,12 +174,14 @@ impl<S: Slice> ShareMachine<S> {
         let (partition, generation) = (part.id, part.generation);
         let from = part.open().map_or(0, |open| open.window.scan());
         let bytes_max = self.limits.scan_bytes_max;
+        let committed = self.group(part.group).config.read_committed;
         let op = out.submit(Owner::Share, |op| Submission::Scan {
             op,
             partition,
             from: Offset(from),
             upper: Offset(upper),
             bytes_max,
+            committed,
         });
         self.ops.insert(op, Op::Scan(number, generation));
         if let Some(part) = self.parts.get_mut(&number) {

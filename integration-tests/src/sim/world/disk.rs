@@ -226,7 +226,7 @@ fn describe_submission(submission: &Submission) -> String {
             format!("{} append {} {} bytes", op.0, named(*partition), batch.len())
         }
         Submission::Sync { op, partition } => format!("{} sync {}", op.0, named(*partition)),
-        Submission::Scan { op, partition, from, upper, bytes_max } => {
+        Submission::Scan { op, partition, from, upper, bytes_max, .. } => {
             format!("{} scan {} {from} to {upper}, {bytes_max} bytes", op.0, named(*partition))
         }
         Submission::OpenShareState { op, group, partition } => {

@@ -138,3 +138,75 @@ fn a_transaction_across_segments_and_groups_is_one() {
         assert_eq!(world.facts().end, Offset(32));
     }
 }
+
+/// First and last offset, producer, of each entry of the transaction index of the segment at `base`.
+fn indexed(world: &World, base: i64) -> Option<Vec<(i64, i64, i64)>> {
+    let bytes = world.disk().read(&format!("t-0/{base:020}.txnindex")).unwrap()?;
+    let number = |entry: &[u8], at: usize| i64::from_be_bytes(entry[at..at + 8].try_into().unwrap());
+    Some(bytes.chunks(34).map(|entry| (number(entry, 10), number(entry, 18), number(entry, 2))).collect())
+}
+
+#[test]
+fn the_index_of_aborted_transactions_goes_with_their_records() {
+    let mut world = World::with(1, compacted());
+    put(&mut world, "a", "v");
+    data(&mut world, 2, 0, "a");
+    roll(&mut world);
+    data(&mut world, 3, 0, "b");
+    end(&mut world, 2, ABORT);
+    end(&mut world, 3, ABORT);
+    data(&mut world, 2, 1, "c");
+    data(&mut world, 3, 1, "d");
+    end(&mut world, 2, COMMIT);
+    end(&mut world, 3, COMMIT);
+    more(&mut world);
+    assert_eq!(indexed(&world, 2), Some(vec![(1, 3, 2), (2, 4, 3)]));
+    // Their records were there when the markers were read: so are the entries, in the segment that took both in.
+    clean(&mut world, NOW);
+    assert_eq!((indexed(&world, 0), indexed(&world, 2)), (Some(vec![(1, 3, 2), (2, 4, 3)]), None));
+    let slice = world.logs().read(partition(0), Offset(0), u64::MAX, Offset::MAX, true).unwrap();
+    assert_eq!(world.logs().aborted(partition(0), Offset(0), &slice).unwrap().len(), 2);
+    // Now they are gone, and so is what told of them.
+    more(&mut world);
+    clean(&mut world, NOW);
+    assert_eq!(indexed(&world, 0), None);
+    assert_eq!(world.facts().last_stable, world.facts().end);
+    let report = crate::inspect::inspect(&world.disk(), "t", 0, crate::inspect::Depth::Verify).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+#[test]
+fn a_stop_amid_the_swap_leaves_the_index_that_belongs_to_the_log() {
+    for seed in 0..60 {
+        let mut world = World::with(seed, LogConfig { file_delete_delay_ms: 60_000, ..compacted() });
+        data(&mut world, 2, 0, "a");
+        end(&mut world, 2, ABORT);
+        roll(&mut world);
+        data(&mut world, 2, 1, "b");
+        end(&mut world, 2, ABORT);
+        put(&mut world, "a", "v");
+        data(&mut world, 2, 2, "c");
+        end(&mut world, 2, COMMIT);
+        more(&mut world);
+        world.sync();
+        for _ in 0..3 {
+            let mut job = world.logs().clean_job(NOW);
+            for _ in 0..seed % 20 {
+                job = job.and_then(|job| world.logs().clean_done(job.run(1)));
+            }
+            drop(job);
+            world.power_cut();
+            let report =
+                crate::inspect::inspect(&world.disk(), "t", 0, crate::inspect::Depth::Verify).unwrap();
+            let odd: Vec<_> = report
+                .findings
+                .iter()
+                .filter(|finding| !finding.path.ends_with("epoch-checkpoint"))
+                .collect();
+            assert!(odd.is_empty(), "seed {seed}: {odd:?}");
+            let left = read(&mut world);
+            let left = keys(&left);
+            assert!(left.contains(&(4, "a")) && left.contains(&(5, "c")), "{left:?}");
+        }
+    }
+}

@@ -2,7 +2,10 @@
 //! idempotent producer is doubled, and every file checks.
 //!
 //! A few rounds in the ordinary run; `make test-crash` makes it 200 (`SLUICE_CRASH_ROUNDS`). Each partition has one
-//! producer that numbers its records, so the log itself says what is missing or doubled.
+//! producer that numbers its records, so the log itself says what is missing or doubled. Some hold transactions too, which
+//! are written while the broker is down: those that are committed are shown, aborted and open ones are not.
+
+mod transactions;
 
 use std::io;
 use std::process::Command;
@@ -25,6 +28,7 @@ use kafka_protocol::protocol::StrBytes;
 use records::batch::{BatchBuilder, Batches};
 use records::ids::Offset;
 use records::{Codec, TimestampType};
+use transactions::Transactions;
 
 /// Rounds in an ordinary run.
 const ROUNDS: u64 = 3;
@@ -65,6 +69,12 @@ const PLACES: [Place; 6] = [
     Place { topic: "compacts", index: 1, life: Life::Compacts, codec: Codec::Snappy },
 ];
 
+/// Here transactions are written between the kills.
+const MIXED: [Place; 2] = [
+    Place { topic: "mixed", index: 0, life: Life::Kept, codec: Codec::None },
+    Place { topic: "mixed-compacts", index: 0, life: Life::Compacts, codec: Codec::Lz4 },
+];
+
 /// Compaction is to happen within the short lives of this test.
 const SETTINGS: &str = "log.cleaner.backoff.ms=50\nlog.retention.check.interval.ms=200\n";
 /// Keys of each partition.
@@ -91,6 +101,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     create_topics(broker.bootstrap());
     let producers: Vec<(Arc<Shared>, JoinHandle<()>)> = PLACES
         .iter()
+        .chain(&MIXED)
         .enumerate()
         .map(|(number, &place)| {
             let shared = Arc::new(Shared::default());
@@ -99,10 +110,13 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
         })
         .collect();
     let mut readers = PLACES.map(|place| Reader { place, next_offset: 0, next_number: 0, seen: Vec::new() });
+    let mut mixed = MIXED.map(|place| Transactions::new(place, rounds));
     for round in 0..rounds {
         pause(Duration::from_millis(random.between(20, WORK_MS_MAX)));
         broker.kill();
         producers.iter().for_each(|(shared, _)| shared.paused.store(true, Ordering::SeqCst));
+        let is_last = round + 1 == rounds;
+        transactions::go_on(broker.data_dir(), &mut mixed, is_last);
         broker.restart();
         wait_for_quiet(&producers);
         verify(&broker, round);
@@ -117,6 +131,11 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
                 reader.next_number
             );
         }
+        for (transactions, (shared, _)) in mixed.iter_mut().zip(&producers[PLACES.len()..]) {
+            let shown = transactions.check(&mut client);
+            let acknowledged = shared.acknowledged.load(Ordering::SeqCst);
+            assert!(!is_last || shown >= acknowledged, "{acknowledged} are acknowledged, {shown} are shown");
+        }
         producers.iter().for_each(|(shared, _)| shared.paused.store(false, Ordering::SeqCst));
     }
     for (shared, producer) in producers {
@@ -126,11 +145,18 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     let mut client = ApiClient::connect(broker.bootstrap());
     readers.iter_mut().for_each(|reader| reader.read(&mut client));
     let compacted: i64 = readers.iter().map(|reader| reader.holds_the_last_of_each_key(&mut client)).sum();
+    let told = mixed.iter_mut().map(|transactions| {
+        transactions.check(&mut client);
+        transactions.check_all(&mut client)
+    });
+    let (committed, aborted) = told.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(committed > 0 && aborted > 0, "{committed} committed records, {aborted} aborted transactions");
     let sent: i64 = readers.iter().map(|reader| reader.next_number).sum();
     assert!(sent > 100, "only {sent} records were sent");
     assert!(broker.terminate().success(), "{}", broker.log());
     verify(&broker, rounds);
     println!("{rounds} kills, {sent} records, none lost, none doubled; {compacted} compacted away");
+    println!("{committed} records of committed transactions, {aborted} transactions aborted");
 }
 
 /// The whole data directory checks. Nobody writes meanwhile.
@@ -177,6 +203,11 @@ fn create_topics(address: &str) {
     let segment = || set("segment.bytes", "1048576");
     let topics = vec![
         topic("kept", vec![segment()]),
+        topic("mixed", vec![segment()]),
+        topic(
+            "mixed-compacts",
+            vec![segment(), set("cleanup.policy", "compact"), set("min.cleanable.dirty.ratio", "0.01")],
+        ),
         topic("shrinks", vec![segment(), set("retention.bytes", "1500000")]),
         topic(
             "compacts",
