@@ -1,4 +1,5 @@
-//! Appending produced batches to a partition log on the real disk, beside a bare loop of writes of the same pieces.
+//! Appending produced batches to a partition log on the real disk, their validation included (CRC, one pass over the
+//! record headers), beside a bare loop of writes of the same pieces.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -9,6 +10,7 @@ use benches::workload::{NOW_MS, batch};
 use bytes::{Bytes, BytesMut};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use records::Codec;
+use records::batch::validate::{Rules, validate};
 use records::ids::{PartitionId, TopicId};
 use storage::{Boot, DataDir, Disk, LogConfig, Logs, Options, Origin, OsDisk};
 
@@ -47,6 +49,7 @@ fn append(criterion: &mut Criterion) {
     let mut logs = logs(&disk);
     let bare = disk.create("bare").expect("a file can be made");
     let mut group = criterion.benchmark_group("log_append");
+    let rules = Rules { batch_bytes_max: 2 << 20, ..Rules::new(NOW_MS) };
     for records in [sized(16, 1), sized(256, 2), sized(1000, 3)] {
         let bytes = produced(records, 1024, Codec::None);
         group.throughput(Throughput::Bytes(bytes.len() as u64));
@@ -54,6 +57,7 @@ fn append(criterion: &mut Criterion) {
             bencher.iter(|| {
                 make_room(&mut logs);
                 let batch = BytesMut::from(&bytes[..]);
+                validate(&batch, &rules).expect("it is well-formed");
                 logs.append(PARTITION, batch, Origin::Client, NOW_MS).expect("the disk has room")
             });
         });
