@@ -7,7 +7,7 @@ use records::ids::Offset;
 
 use super::{Depth, PartitionReport, dump, inspect, partitions};
 use crate::disk::Disk;
-use crate::testing::{NOW, World, batch, batch_of, partition, producer_batch};
+use crate::testing::{NOW, World, batch, batch_of, marker, partition, producer_batch, transactional};
 use crate::{LogConfig, StorageError};
 
 fn world() -> World {
@@ -148,4 +148,68 @@ fn dump_begins_at_the_batch_that_holds_an_offset() {
     flip(&world, &path, 16);
     let refused = dump(&disk(&world), "t", 0, Offset(0), |_| true);
     assert!(matches!(refused, Err(StorageError::Damaged { .. })), "{refused:?}");
+}
+
+/// Two aborted transactions in the first segment, one across its end; then a committed and an open one.
+fn transacted() -> World {
+    let mut world = World::new(1);
+    for (producer, sequence) in [(5, 0), (6, 0), (5, 2)] {
+        world.append(transactional(producer, 0, sequence, "k", 2)).unwrap();
+        if producer == 5 {
+            world.coordinate(marker(5, 0, false, 0)).unwrap();
+        }
+    }
+    world.logs().log_mut(partition(0)).unwrap().roll().unwrap();
+    world.coordinate(marker(6, 0, false, 0)).unwrap();
+    world.append(transactional(5, 0, 4, "k", 1)).unwrap();
+    world.coordinate(marker(5, 0, true, 7)).unwrap();
+    world.append(transactional(6, 0, 2, "k", 1)).unwrap();
+    world.clean_restart();
+    world
+}
+
+#[test]
+fn transactions_are_described() {
+    let world = transacted();
+    for depth in [Depth::Describe, Depth::Verify] {
+        let report = look(&world, depth);
+        assert_eq!((&report.findings[..], report.open_since), (&[][..], Some(Offset(11))));
+        assert_eq!(report.segments.iter().map(|segment| segment.aborted).collect::<Vec<_>>(), [2, 1]);
+    }
+    let mut markers = Vec::new();
+    dump(&disk(&world), "t", 0, Offset(0), |batch| {
+        markers.extend(batch.marker.map(|marker| (marker.commit, marker.coordinator_epoch)));
+        true
+    })
+    .unwrap();
+    assert_eq!(markers, [(false, 0), (false, 0), (false, 0), (true, 7)]);
+}
+
+#[test]
+fn a_wrong_transaction_index_is_found() {
+    type Change = fn(&dyn Disk, &str);
+    // Version; producer; first, last and last stable offset of the second entry; half an entry; one entry less; none.
+    let changes: [Change; 8] = [
+        |disk, path| disk.open(path).unwrap().write_all_at(&[1], 1).unwrap(),
+        |disk, path| disk.open(path).unwrap().write_all_at(&[6], 9).unwrap(),
+        |disk, path| disk.open(path).unwrap().write_all_at(&[6], 34 + 17).unwrap(),
+        |disk, path| disk.open(path).unwrap().write_all_at(&[6], 34 + 25).unwrap(),
+        |disk, path| disk.open(path).unwrap().write_all_at(&[8], 34 + 33).unwrap(),
+        |disk, path| disk.open(path).unwrap().set_len(60).unwrap(),
+        |disk, path| disk.open(path).unwrap().set_len(34).unwrap(),
+        |disk, path| disk.remove_file(path).unwrap(),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let world = transacted();
+        let path = "t-0/00000000000000000000.txnindex";
+        assert_eq!(disk(&world).read(path).unwrap().unwrap().len(), 68);
+        change(&*disk(&world), path);
+        let report = look(&world, Depth::Verify);
+        assert!(
+            report.findings.iter().any(|finding| finding.path == path),
+            "{number}: {:?}",
+            report.findings
+        );
+        assert!(look(&world, Depth::Describe).findings.is_empty());
+    }
 }

@@ -151,7 +151,8 @@ impl PartitionLog {
         self.epochs.truncate_to(self.end);
         self.cut_snapshots()?;
         if is_recovered {
-            self.secure_snapshots(epochs_from, left.rewrite)?;
+            let unsynced_from = left.recovery_point.unwrap_or(Offset::ZERO).max(epochs_from);
+            self.secure_snapshots(unsynced_from, left.rewrite)?;
         }
         // Nothing says of the indexes of what was recovered that they are whole.
         let stale = self.stale_txn_indexes(if is_recovered { epochs_from } else { self.end })?;
