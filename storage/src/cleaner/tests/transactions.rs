@@ -210,3 +210,43 @@ fn a_stop_amid_the_swap_leaves_the_index_that_belongs_to_the_log() {
         }
     }
 }
+
+#[test]
+fn a_snapshot_that_waits_for_a_compacted_marker_holds_nothing_back() {
+    let mut world = World::with(1, compacted());
+    for number in 0..8 {
+        put(&mut world, &format!("first {number}"), "v");
+    }
+    data(&mut world, 2, 0, "a");
+    roll(&mut world);
+    end(&mut world, 2, ABORT);
+    for number in 0..9 {
+        put(&mut world, &format!("second {number}"), "v");
+    }
+    roll(&mut world);
+    // The producer goes on outside of transactions: of its marker nothing needs to stay.
+    let later = crate::testing::producer_batch(2, 0, 1, 1);
+    world.append(later).unwrap();
+    for round in 0..4 {
+        more(&mut world);
+        clean(&mut world, NOW + round * 2000);
+    }
+    assert!(!shape(&mut world).iter().any(|(_, _, is_marker)| *is_marker), "{:?}", shape(&mut world));
+    let kept = "00000000000000000009.snapshot";
+    assert!(files(&world).contains(&kept.to_owned()), "{:?}", files(&world));
+    world.clean_restart();
+    world.restart_after(|disk| {
+        for entry in disk.list("t-0").unwrap() {
+            if entry.name.ends_with(".snapshot") && entry.name != kept {
+                disk.remove_file(&format!("t-0/{}", entry.name)).unwrap();
+            }
+        }
+    });
+    let facts = world.facts();
+    assert_eq!(facts.last_stable, facts.end, "the aborted transaction is over");
+    // What is open now is known all the same.
+    data(&mut world, 2, 2, "b");
+    assert_eq!(world.facts().last_stable, facts.end);
+    world.kill();
+    assert_eq!(world.facts().last_stable, facts.end);
+}
