@@ -1,5 +1,6 @@
-//! The command line: `sluice serve`, `sluice log`, `sluice demo`.
+//! The command line: `sluice serve`, `sluice log`, `sluice import`, `sluice demo`.
 
+mod import;
 mod log;
 mod logging;
 mod serve;
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use import::Import;
 pub use log::Log;
 pub use serve::Serve;
 
@@ -46,6 +48,7 @@ enum Command {
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
     Log(Log),
+    Import(Import),
     /// Show the main job on real data: one partition, many workers, every key in order.
     #[cfg(feature = "demo")]
     Demo(crate::demo::DemoArgs),
@@ -59,6 +62,7 @@ pub fn main() -> ExitCode {
     match arguments.command {
         Command::Serve(serve) => serve.run().into(),
         Command::Log(log) => log.run().into(),
+        Command::Import(import) => import.run().into(),
         #[cfg(feature = "demo")]
         Command::Demo(demo) => match crate::demo::run(&demo) {
             Ok(()) => Exit::Success.into(),

@@ -47,7 +47,8 @@ pub(crate) fn write(disk: &dyn Disk, file: &str, offsets: &OffsetCheckpoint) -> 
     disk.write_atomic(file, text.as_bytes()).doing("write", file)
 }
 
-fn parse(text: &str) -> Option<OffsetCheckpoint> {
+/// A checkpoint's content; `None` where it is none. An empty file is one that was never written.
+pub(crate) fn parse(text: &str) -> Option<OffsetCheckpoint> {
     let mut lines = text.lines();
     if lines.next()? != "0" {
         return None;
@@ -61,7 +62,7 @@ fn parse(text: &str) -> Option<OffsetCheckpoint> {
         let offset = fields.next()?.parse().ok()?;
         offsets.insert((topic, partition), Offset(offset));
     }
-    (offsets.len() == count).then_some(offsets)
+    (offsets.len() == count && lines.next().is_none()).then_some(offsets)
 }
 
 #[cfg(test)]

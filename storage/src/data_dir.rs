@@ -12,7 +12,8 @@ use crate::error::{IoContext, StorageError};
 use crate::options::Options;
 
 const LOCK: &str = ".lock";
-const META: &str = "meta.properties";
+/// Whose the directory is.
+pub(crate) const META: &str = "meta.properties";
 const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// Says that a sync failed since the last orderly stop: what stood in memory then may never reach the disk by itself.
 const SYNC_FAILED: &str = ".sluice_sync_failed";

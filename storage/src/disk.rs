@@ -6,6 +6,7 @@
 //! else is promised.
 
 pub mod os;
+pub mod read_only;
 pub mod sim;
 
 use std::fmt::Debug;
@@ -14,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use os::OsDisk;
+pub use read_only::ReadOnlyDisk;
 pub use sim::SimDisk;
 
 /// An open file. Shared freely: readers keep it beyond its removal, as POSIX does.

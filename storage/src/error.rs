@@ -10,6 +10,12 @@ pub enum StorageError {
     /// Stop the other process, or take another directory.
     #[error("the data directory is in use by another process; stop it or choose another directory")]
     Locked,
+    /// Take it over into another directory, or put the metadata store back.
+    #[error(
+        "the data directory has meta.properties and no metadata store: if it is a Kafka broker's, take it over with \
+         sluice import into another one; if it is ours, restore sluice-metadata.redb"
+    )]
+    Foreign,
     /// Start with the right node id, or take another directory.
     #[error("the data directory belongs to node {stored}, not {asked}; start with that node id")]
     WrongNode {

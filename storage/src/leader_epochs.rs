@@ -110,6 +110,12 @@ impl LeaderEpochs {
     }
 }
 
+/// Epochs and their start offsets in a file's bytes; `None` where it is none.
+pub(crate) fn parse_file(bytes: &[u8]) -> Option<Vec<(i32, Offset)>> {
+    let entries = parse(std::str::from_utf8(bytes).ok()?)?;
+    Some(entries.into_iter().map(|entry| (entry.epoch, entry.start)).collect())
+}
+
 fn parse(text: &str) -> Option<Vec<EpochStart>> {
     let mut lines = text.lines();
     if lines.next()? != "0" {

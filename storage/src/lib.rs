@@ -19,6 +19,7 @@ pub mod error;
 mod event_log;
 mod events;
 mod flush;
+pub mod import;
 mod index;
 pub mod inspect;
 mod key_index;
@@ -40,7 +41,7 @@ mod walk;
 
 pub use cleaner::{CleanJob, CleanStep, CleaningFacts};
 pub use data_dir::DataDir;
-pub use disk::{Disk, DiskFile, OsDisk, SimDisk};
+pub use disk::{Disk, DiskFile, OsDisk, ReadOnlyDisk, SimDisk};
 pub use error::{AppendError, DeleteError, ReadError, SelectError, StorageError};
 pub use event_log::{EventsFacts, Replay};
 pub use flush::{SyncJob, SyncResult};

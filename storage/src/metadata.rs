@@ -3,6 +3,7 @@
 //! Every change is one transaction and survives a power cut when the call returns.
 
 mod backend;
+mod take_over;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +17,11 @@ use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
 };
 
-use crate::data_dir::base64;
+use crate::data_dir::{META, base64};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{IoContext, StorageError};
 use backend::FileBackend;
+pub use take_over::TakenOver;
 
 /// The store's file in the data directory.
 pub const METADATA_FILE: &str = "sluice-metadata.redb";
@@ -84,8 +86,15 @@ struct Naming {
 
 impl Metadata {
     /// Opens the store of a data directory, and makes a new one when it is missing. The directory must be locked.
+    ///
+    /// # Errors
+    /// [`StorageError::Foreign`] for a directory that another broker claimed: what its store does not know would be
+    /// taken for files of deleted topics.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<Self, StorageError> {
         let is_new = disk.read_len(METADATA_FILE).doing("open", METADATA_FILE)?.is_none();
+        if is_new && disk.read_len(META).doing("open", META)?.is_some() {
+            return Err(StorageError::Foreign);
+        }
         let file = if is_new { disk.create(UNFINISHED_FILE) } else { disk.open(METADATA_FILE) };
         let file = file.doing("open", METADATA_FILE)?;
         let unnamed = Arc::new(AtomicBool::new(is_new));

@@ -173,6 +173,11 @@ impl ProducerState {
         heard.retain(|id, _| self.producers.contains_key(id));
     }
 
+    /// An id above all that are known.
+    pub(crate) fn next_id(&self) -> i64 {
+        self.producers.keys().max().map_or(0, |id| id.saturating_add(1))
+    }
+
     /// The last batch of each producer (`ProducerStateManager.lastRecordsOfActiveProducers`).
     pub(crate) fn last_records(&self) -> BTreeMap<i64, LastRecord> {
         let last = |producer: &Producer| LastRecord {

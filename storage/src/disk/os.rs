@@ -21,6 +21,11 @@ impl OsDisk {
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Self> {
         let root = root.into();
         std::fs::create_dir_all(&root)?;
+        Self::existing(root)
+    }
+
+    /// As [`OsDisk::new`], but the directory must be there.
+    pub(super) fn existing(root: PathBuf) -> io::Result<Self> {
         Ok(Self { handle: File::open(&root)?, root })
     }
 

@@ -24,6 +24,11 @@ impl PartitionLog {
         self.producers.first_open().map_or(self.end, |first| first.max(self.log_start).min(self.end))
     }
 
+    /// Producers whose transaction is open, each with its epoch and the last known one of its coordinator.
+    pub(crate) fn open_transactions(&self) -> Vec<(i64, i16, i32)> {
+        self.producers.open_transactions()
+    }
+
     /// A transaction whose abort marker was appended just now.
     pub(super) fn note_aborted(&mut self, txn: &AbortedTransaction) {
         let active = self.segments.last_mut().expect("a marker was appended, so there is an active segment");

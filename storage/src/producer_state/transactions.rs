@@ -65,6 +65,13 @@ impl ProducerState {
         self.open.first_key_value().map(|(first, _)| *first)
     }
 
+    /// Producers whose transaction is open, each with its epoch and that of the coordinator that ended one before.
+    pub(crate) fn open_transactions(&self) -> Vec<(i64, i16, i32)> {
+        let epochs =
+            |id: &i64| self.producers.get(id).map(|known| (*id, known.epoch, known.coordinator_epoch));
+        self.open.values().filter_map(epochs).collect()
+    }
+
     /// A transactional batch is stored: the first one of a transaction begins it.
     pub(super) fn begin(&mut self, header: &BatchHeader) {
         let producer = self.producers.get_mut(&header.producer_id).expect("the caller has noted it");

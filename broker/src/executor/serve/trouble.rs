@@ -57,6 +57,7 @@ pub(super) fn io_error(logs: &Logs, partition: PartitionId, error: &StorageError
             IoError::Corrupt
         }
         StorageError::Locked
+        | StorageError::Foreign
         | StorageError::WrongNode { .. }
         | StorageError::EpochAhead { .. }
         | StorageError::Poisoned
