@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::kafka_tools::KafkaTools;
@@ -12,6 +13,8 @@ use crate::real_time::wait_until;
 
 /// A JVM with a quorum of one: seconds, more on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(90);
+/// Resignation, flushing and checkpoints: seconds.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Another process may take a port between its choice and its use.
 const START_TRIES: usize = 3;
 
@@ -65,7 +68,22 @@ impl ApacheKafka {
         self.process.id()
     }
 
-    /// SIGKILL, then a new start on the same folder and port.
+    /// Stops it in order, as SIGTERM does, and waits for its end.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        self.process.signal(Signal::TERM);
+        assert!(
+            self.process.wait(STOP_LIMIT).is_some(),
+            "apache kafka did not stop within {STOP_LIMIT:?} of SIGTERM"
+        );
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGKILL, where it still runs, then a new start on the same folder and port.
     pub fn kill_and_restart(&mut self) {
         self.process.kill();
         self.process = launch(&self.tools, self.port, self.dir.path(), &self.properties)
