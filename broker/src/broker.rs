@@ -6,7 +6,7 @@ use crate::admission::Admission;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::config::{Config, HostPort};
-use crate::executor::ShardHandle;
+use crate::executor::{KeyedPartitions, ShardHandle};
 use crate::fetch_session::FetchSessions;
 
 /// A running broker, from the view of a request. Nothing here is replaced while it runs.
@@ -22,6 +22,10 @@ pub struct Broker {
     pub fetch_sessions: FetchSessions,
     /// Memory for requests.
     pub admission: Admission,
+    /// Memory for batches that are packed anew: an amount of its own, since who waits for it holds some of the other.
+    pub packing: Admission,
+    /// Whose keys are indexed.
+    pub keyed: KeyedPartitions,
     /// The clocks.
     pub clock: Clock,
     /// 22 characters of URL-safe base64; kept over restarts.

@@ -18,7 +18,9 @@ pub const fn validation(error: &ValidationError) -> ErrorCode {
         ValidationError::Invalid(_) | ValidationError::Undecodable(_) | ValidationError::Records(_) => {
             ErrorCode::InvalidRecord
         }
-        ValidationError::TooLarge { .. } | ValidationError::TooManyRecords(_) => ErrorCode::MessageTooLarge,
+        ValidationError::TooLarge { .. }
+        | ValidationError::TooLargePacked { .. }
+        | ValidationError::TooManyRecords(_) => ErrorCode::MessageTooLarge,
         ValidationError::Timestamps(_) => ErrorCode::InvalidTimestamp,
         ValidationError::CodecNotAllowed => ErrorCode::UnsupportedCompressionType,
     }

@@ -1,9 +1,10 @@
 //! What is counted, and where Prometheus reads it.
 //!
 //! Counting costs next to nothing while nobody reads (`sluice.metrics.listen` unset). Labels are bounded: APIs and
-//! reasons, never names from clients.
+//! reasons; logs and share groups, up to a number of them. `docs/metrics.md` lists all.
 
 mod exporter;
+mod logs;
 mod share;
 
 use std::time::Duration;
@@ -22,14 +23,18 @@ const ANSWER_BYTES: &str = "sluice_answer_bytes_total";
 const PANICS: &str = "sluice_handler_panics_total";
 const APPENDED_BYTES: &str = "sluice_appended_bytes_total";
 const SYNCS: &str = "sluice_syncs_total";
+const SYNC_SECONDS: &str = "sluice_sync_seconds";
+const OPEN_SECONDS: &str = "sluice_open_seconds";
 const COLD_READS: &str = "sluice_cold_reads_total";
 const COMPACTION_READ_BYTES: &str = "sluice_compaction_read_bytes_total";
 const COMPACTION_WRITTEN_BYTES: &str = "sluice_compaction_written_bytes_total";
 const COMPACTIONS: &str = "sluice_compactions_total";
 const COMPACTION_LAST: &str = "sluice_compaction_last_end_seconds";
+const KEY_INDEX_READ_BYTES: &str = "sluice_key_index_read_bytes_total";
 const UNCLEANABLE_LOGS: &str = "sluice_compaction_uncleanable_logs";
 
-/// Upper bounds of the buckets of [`REQUEST_SECONDS`]: from what a cached answer takes to a long poll.
+/// Upper bounds of the buckets of [`REQUEST_SECONDS`] and [`SYNC_SECONDS`]: from what a cached answer or an idle disk
+/// takes to a long poll.
 const SECONDS_BUCKETS: [f64; 10] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0];
 
 /// Why a connection ended.
@@ -90,9 +95,15 @@ pub fn appended(bytes: u64) {
     counter!(APPENDED_BYTES).increment(bytes);
 }
 
-/// A partition was synced.
-pub fn synced() {
+/// A partition was synced, or the disk refused; how long the disk took, the wait for a thread left out.
+pub fn synced(took: Duration) {
     counter!(SYNCS).increment(1);
+    histogram!(SYNC_SECONDS).record(took.as_secs_f64());
+}
+
+/// The logs were opened.
+pub fn opened(took: Duration) {
+    gauge!(OPEN_SECONDS).set(took.as_secs_f64());
 }
 
 /// A read waited for the disk.
@@ -113,6 +124,11 @@ pub fn compaction_ended(now_ms: i64, uncleanable: usize) {
     gauge!(UNCLEANABLE_LOGS).set(uncleanable as f64);
 }
 
+/// Log was read to index its keys.
+pub fn keys_read(bytes: u64) {
+    counter!(KEY_INDEX_READ_BYTES).increment(bytes);
+}
+
 fn describe() {
     describe_gauge!(CONNECTIONS, "Connections that are open");
     describe_counter!(CONNECTIONS_CLOSED, "Connections that ended, by reason");
@@ -127,13 +143,25 @@ fn describe() {
     describe_counter!(PANICS, "Requests whose handler panicked: each is a fault to be reported");
     describe_counter!(APPENDED_BYTES, Unit::Bytes, "Bytes of batches that were stored");
     describe_counter!(SYNCS, "Syncs of partitions");
+    describe_histogram!(SYNC_SECONDS, Unit::Seconds, "Time that the disk took for a sync of a partition");
+    describe_gauge!(OPEN_SECONDS, Unit::Seconds, "Time that opening the data directory took at the start");
     describe_counter!(COLD_READS, "Fetches that waited for the disk");
     describe_counter!(COMPACTION_READ_BYTES, Unit::Bytes, "Bytes that log compaction read");
     describe_counter!(COMPACTION_WRITTEN_BYTES, Unit::Bytes, "Bytes that log compaction wrote");
     describe_counter!(COMPACTIONS, "Compactions of a log that ended");
+    describe_counter!(
+        KEY_INDEX_READ_BYTES,
+        Unit::Bytes,
+        "Bytes of log that were read to index the keys of records that were there before the index"
+    );
     describe_gauge!(COMPACTION_LAST, Unit::Seconds, "When the last of them ended, in seconds since 1970");
     describe_gauge!(
         UNCLEANABLE_LOGS,
         "Logs that could not be compacted and are left alone until the restart"
     );
+}
+
+/// A label's value in Prometheus' text format.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

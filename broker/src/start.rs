@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coordinator::command::Fact;
 use coordinator::group::GroupLimits;
@@ -22,7 +23,7 @@ use crate::catalog::{Catalog, Image, Topic};
 use crate::clock::Clock;
 use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
-use crate::executor::{CleaningPace, Executor, OpenPartition, Parts, Refused, ShardHandle, serve};
+use crate::executor::{CleaningPace, Executor, KeyedPartitions, OpenPartition, Parts, Refused, serve};
 use crate::fetch_session::FetchSessions;
 use crate::metrics::{self, ExporterError};
 use crate::net::{self, Connections, NetThreads};
@@ -94,9 +95,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let opened = tokio::task::spawn_blocking(move || open(&opening));
     let listener = listen(&config).await?;
     let opened = opened.await.map_err(|_| StartError::Failed)??;
+    let open_took = Duration::from_micros(clock.mono().0);
     let local = listener.local_addr().map_err(|error| listen_error(&config.listen, error))?;
     let metadata = Arc::new(opened.metadata);
+    let keyed = KeyedPartitions::default();
     let executor = Executor::start(Parts {
+        keyed: keyed.clone(),
         logs: opened.logs,
         metadata: Arc::clone(&metadata),
         limits: limits(&config),
@@ -119,8 +123,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let broker = Arc::new(Broker {
         catalog: Catalog::new(opened.image, Arc::clone(&config), metadata, shard.clone()),
         shard,
+        keyed,
         fetch_sessions: FetchSessions::new(config.fetch_sessions_max),
         admission: Admission::new(config.request_memory_bytes),
+        packing: Admission::new(config.request_memory_bytes / 2),
         clock,
         cluster_id: Arc::from(opened.cluster_id),
         node_id: config.node_id,
@@ -130,7 +136,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     });
     let (stopping, stopped) = watch::channel(false);
     if let Some(address) = &broker.config.metrics_listen {
-        export_metrics(address, broker.shard.clone(), stopped.clone()).await?;
+        export_metrics(address, &broker, open_took, stopped.clone()).await?;
     }
     let threads = NetThreads::start().map_err(StartError::Thread)?;
     let listener = tokio::spawn(net::serve(Arc::clone(&broker), listener, connections, threads, stopped));
@@ -250,7 +256,8 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
 
 async fn export_metrics(
     address: &HostPort,
-    shard: ShardHandle,
+    broker: &Broker,
+    open_took: Duration,
     stopping: watch::Receiver<bool>,
 ) -> Result<(), StartError> {
     let listener = TcpListener::bind((address.bind_host(), address.port))
@@ -259,7 +266,8 @@ async fn export_metrics(
     if let Ok(local) = listener.local_addr() {
         tracing::info!("metrics at http://{local}/metrics");
     }
-    Ok(metrics::serve(listener, shard, stopping)?)
+    let logs_max = usize::try_from(broker.config.number("sluice.metrics.logs.max")).unwrap_or(0);
+    Ok(metrics::serve(listener, broker.shard.clone(), logs_max, open_took, stopping)?)
 }
 
 async fn listen(config: &Config) -> Result<TcpListener, StartError> {

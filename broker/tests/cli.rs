@@ -121,6 +121,7 @@ fn a_log(dir: &Path) -> PathBuf {
     let mut logs = Logs::open(data_dir, Options::default(), boot).unwrap();
     let id = PartitionId { topic: TopicId([7; 16]), index: 0 };
     logs.open_partition(id, "t", LogConfig::default()).unwrap();
+    logs.enable_key_index(id).unwrap();
     let mut batch = BatchBuilder::new(Codec::None, TimestampType::Create);
     for _ in 0..3 {
         batch.append(5, Some(b"k"), Some(b"a\xff"), &[]);
@@ -147,6 +148,7 @@ fn log_looks_at_a_data_directory_and_finds_damage() {
     let (code, text) = log(&["describe", "--topic", "t"], path);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.starts_with("t-0: offsets 0 to 3, 3 records,"), "{text}");
+    assert!(text.contains("\n  key index of segment 0: to 3, 3 records, "), "{text}");
     let (code, text) = log(&["dump", "--topic", "t", "--partition", "0", "--records"], path);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("offsets 0 to 2, 3 records") && text.contains("\"k\" = \"a\\xff\""), "{text}");
@@ -156,6 +158,15 @@ fn log_looks_at_a_data_directory_and_finds_damage() {
     }
     assert_eq!(log(&["verify", "--partition", "1"], path).0, Some(2));
     assert_eq!(log(&["verify"], "/no/such/directory").0, Some(1));
+    let file = partition.join("00000000000000000000.keyindex");
+    let sound = std::fs::read(&file).unwrap();
+    let mut bytes = sound.clone();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let (code, text) = log(&["verify"], path);
+    assert!(code == Some(1) && text.contains("WRONG t-0/00000000000000000000.keyindex: "), "{text}");
+    assert!(text.contains("delete it while the broker is stopped"), "{text}");
+    std::fs::write(&file, sound).unwrap();
     let file = partition.join("00000000000000000000.log");
     let mut bytes = std::fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

@@ -22,7 +22,7 @@ const ORDERS: [&str; 2] = ["key", "none"];
 /// Appends a batch as it is: clients cannot write transactions yet.
 async fn append(setup: &Setup, batch: Bytes) {
     let partition = PartitionId { topic: TopicId(setup.topic), index: 0 };
-    let produce = Command::Produce(Produce { acks: Acks::Written, parts: vec![(partition, batch)] });
+    let produce = Command::Produce(Produce { acks: Acks::Written, parts: vec![(partition, batch.into())] });
     match setup.server.running.broker().shard.call(produce).await.unwrap() {
         Reply::Produced(parts) => assert!(parts[0].is_ok(), "{parts:?}"),
         other => panic!("{other:?}"),

@@ -35,7 +35,7 @@ fn partition(server: &Server) -> PartitionId {
 
 /// Appends a batch as it is; its base offset.
 async fn append(server: &Server, batch: Bytes) -> i64 {
-    let produce = Produce { acks: Acks::Written, parts: vec![(partition(server), batch)] };
+    let produce = Produce { acks: Acks::Written, parts: vec![(partition(server), batch.into())] };
     match server.running.broker().shard.call(Command::Produce(produce)).await.unwrap() {
         Reply::Produced(parts) => parts[0].as_ref().unwrap().base_offset.0,
         other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use records::ids::{Offset, PartitionId, TopicId};
+use records::ids::{KeyHash, Offset, PartitionId, TopicId};
 
 use crate::group::GroupCommand;
 use crate::io::LogFacts;
@@ -64,7 +64,26 @@ pub struct Produce {
     /// What the answer waits for.
     pub acks: Acks,
     /// One validated batch a partition.
-    pub parts: Vec<(PartitionId, Bytes)>,
+    pub parts: Vec<(PartitionId, ProducedBatch)>,
+}
+
+/// A validated batch.
+#[derive(Clone, Debug)]
+pub struct ProducedBatch {
+    /// The batch, base offset not yet set.
+    pub bytes: Bytes,
+    /// What validation knows of its keys; passed on to the executor.
+    pub keys: Option<BatchKeys>,
+}
+
+/// The key hash of every record of a batch in order, `None` for a null key.
+pub type BatchKeys = Vec<Option<KeyHash>>;
+
+impl From<Bytes> for ProducedBatch {
+    /// A batch of which the keys are not known.
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, keys: None }
+    }
 }
 
 /// How a read is bounded above.

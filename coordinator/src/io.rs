@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use records::ids::{KeyHash, Offset, PartitionId};
 
-use crate::command::{DeleteTo, OffsetQuery};
+use crate::command::{BatchKeys, DeleteTo, OffsetQuery};
 
 /// Names a submission until its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +63,8 @@ pub enum Submission {
         batch: Bytes,
         /// Who made it.
         origin: Origin,
+        /// Its key hashes, where they are known already: the log's key index needs them.
+        keys: Option<BatchKeys>,
     },
     /// Make everything appended to this partition (log and share state) so far durable; → [`Completion::Synced`].
     Sync {

@@ -26,6 +26,8 @@ pub enum Effect {
     CloseConnection(ConnectionId),
     /// The group has gone: forget its configuration and number where nothing else needs them.
     GroupDeleted(std::sync::Arc<str>),
+    /// A key-ordered share group reads this partition: index its keys.
+    IndexKeys(PartitionId),
 }
 
 /// The answer to a command.

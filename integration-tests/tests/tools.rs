@@ -428,3 +428,35 @@ fn dump_log_reads_our_segment_files() {
         }
     }
 }
+
+#[test]
+fn batches_are_stored_with_the_codec_of_their_topic() {
+    let Some(bench) = Bench::new() else { return };
+    for (wanted, sent, shown) in [
+        ("zstd", "none", "zstd"),
+        ("gzip", "lz4", "gzip"),
+        ("snappy", "gzip", "snappy"),
+        ("lz4", "zstd", "lz4"),
+        ("uncompressed", "snappy", "none"),
+        ("producer", "zstd", "zstd"),
+    ] {
+        let topic = format!("{wanted}-of-{sent}");
+        bench.ok(&format!("topics --create --topic {topic} --config compression.type={wanted}"));
+        let lines: String = (0..300).map(|i| format!("k{}:value {i}\n", i % 10)).collect();
+        let produce = format!(
+            "console-producer --topic {topic} --compression-codec {sent} --reader-property parse.key=true \
+             --reader-property key.separator=:"
+        );
+        bench.run_with_input(&produce, &lines).expect_success();
+        let read = bench.consume(&topic, "readers", 300);
+        let expected: Vec<String> = (0..300).map(|i| format!("k{}\tvalue {i}", i % 10)).collect();
+        assert_eq!(read, expected, "{topic}");
+        let logs = bench.files(&topic, "log").join(",");
+        let dumped = bench.tools.run_offline("dump-log", &["--files", &logs, "--print-data-log"]);
+        let printed = &dumped.expect_success().stdout;
+        let batches = printed.matches("compresscodec: ").count();
+        assert_eq!(printed.matches(&format!("compresscodec: {shown} ")).count(), batches, "{printed:.2000}");
+        assert!(batches > 0 && !printed.contains("isvalid: false"), "{printed:.2000}");
+        assert_eq!(printed.matches("| offset: ").count(), 300, "{topic}");
+    }
+}

@@ -3,6 +3,7 @@
 //! [`Inflate`] hands out a payload piece by piece and stops at the caller's limit: memory follows the bytes that
 //! really come out, never the sizes that a header claims. Codecs and framings are those of Kafka's `CompressionType`.
 
+mod deflate;
 mod lz4;
 mod snappy;
 
@@ -13,6 +14,8 @@ use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::RecordError;
+
+pub(crate) use deflate::{Deflate, Full};
 
 /// How a batch's payload is compressed. The numbers are those of the batch's attribute bits 0–2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,6 +4,7 @@
 //! open. On the directory of a broker that runs, what is just being written can look torn.
 
 mod check;
+mod keys;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -34,8 +35,8 @@ pub const FINDINGS_MAX: usize = 100;
 pub enum Depth {
     /// Names, lengths and batch headers.
     Describe,
-    /// Every batch and record, indexes (those of aborted transactions against the markers), producer snapshots, leader epochs, share state. Key indexes are left out: readers
-    /// believe nothing in them without its CRC.
+    /// Every batch and record, indexes (those of aborted transactions against the markers), key indexes, producer
+    /// snapshots, leader epochs, share state.
     Verify,
 }
 
@@ -69,6 +70,19 @@ pub struct SegmentReport {
     pub max_timestamp: i64,
 }
 
+/// The key index of one segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyIndexReport {
+    /// The segment's base offset.
+    pub base: Offset,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Up to where it tells of the segment; what is beyond is read from the log.
+    pub next: Offset,
+    /// Records that it names.
+    pub records: u64,
+}
+
 /// One partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionReport {
@@ -89,6 +103,8 @@ pub struct PartitionReport {
     pub recovery_point: Offset,
     /// Its segments, ascending.
     pub segments: Vec<SegmentReport>,
+    /// The key indexes of segments, ascending.
+    pub key_indexes: Vec<KeyIndexReport>,
     /// Share groups that have state beside it, by number, with the bytes of their files.
     pub share_state: Vec<(u64, u64)>,
     /// What is wrong; at most [`FINDINGS_MAX`].
@@ -135,12 +151,14 @@ pub fn inspect(
         open_since: None,
         recovery_point: of(checkpoints::RECOVERY_POINT)?.unwrap_or(Offset::ZERO),
         segments: Vec::new(),
+        key_indexes: Vec::new(),
         share_state: Vec::new(),
         findings: Vec::new(),
         findings_more: 0,
     };
     let cleaned = of(checkpoints::HOLES)?.max(of(checkpoints::CLEANED)?).unwrap_or(Offset::ZERO);
     check::partition(disk, &directory, cleaned, depth, &mut report)?;
+    keys::partition(disk, &directory, cleaned, depth, &mut report)?;
     Ok(report)
 }
 

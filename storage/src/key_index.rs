@@ -14,6 +14,7 @@ mod build;
 mod cache;
 mod filter;
 mod format;
+mod job;
 mod load;
 mod lookup;
 mod pending;
@@ -22,6 +23,7 @@ mod scan;
 mod segment;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use bytes::BytesMut;
 use records::ids::{KeyHash, Offset, PartitionId};
@@ -32,6 +34,7 @@ use crate::logs::Logs;
 use crate::options::KEY_RESULTS_MAX;
 
 pub use filter::{KeyFilter, keyless_place};
+pub use job::{KeyJob, KeyJobDone, KeyWork};
 
 pub(crate) use build::KeyIndex;
 pub(crate) use cache::KeyCache;
@@ -39,6 +42,7 @@ pub(crate) use format::SUFFIX;
 #[cfg(test)]
 pub(crate) use pending::Limits;
 pub(crate) use segment::Truth;
+pub(crate) use verify::look;
 
 /// A record by its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

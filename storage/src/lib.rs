@@ -29,6 +29,7 @@ mod log;
 mod logs;
 pub mod metadata;
 pub mod options;
+mod overview;
 mod producer_state;
 mod retired;
 mod scan;
@@ -46,12 +47,14 @@ pub use error::{AppendError, DeleteError, ReadError, SelectError, StorageError};
 pub use event_log::{EventsFacts, Replay};
 pub use flush::{SyncJob, SyncResult};
 pub use key_index::{
-    KeyFilter, KeyHashes, KeyIndexFacts, KeyIndexStep, KeyMatches, KeyedRecord, LastKeyMatch, keyless_place,
+    KeyFilter, KeyHashes, KeyIndexFacts, KeyIndexStep, KeyJob, KeyJobDone, KeyMatches, KeyWork, KeyedRecord,
+    LastKeyMatch, keyless_place,
 };
 pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
 pub use logs::{FoundPartition, Logs, PartitionToOpen};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
 pub use options::{CleanerOptions, FlushPolicy, LogConfig, Options};
+pub use overview::{LogView, Overview, RecoveryFacts};
 pub use retired::RemoveJob;
 pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};
 pub use transactions::AbortedTransaction;

@@ -36,9 +36,9 @@ use crate::options::LogConfig;
 use crate::producer_state::{ProducerState, Verdict};
 use crate::segment::Segment;
 use crate::transactions::Marker;
-use crate::walk;
 
 pub(crate) use clean::{Dirtiness, Source};
+pub(crate) use keys::KeyBounds;
 pub use read::LogSlice;
 pub(crate) use recovery::{OpenAs, stored_topic_id};
 pub(crate) use swap::{CLEANED, Replacement, remove_cleaned};
@@ -121,6 +121,9 @@ pub(crate) struct PartitionLog {
     events: BTreeSet<u64>,
     /// The key index, where it is on.
     keys: Option<Box<KeyIndex>>,
+    has_key_files: bool,
+    /// Bytes that were checked when it was opened.
+    recovered_bytes: u64,
     dirty: Dirty,
     /// When the first write was made that no sync was begun for, ms.
     unsynced_since_ms: Option<i64>,
@@ -310,8 +313,7 @@ impl PartitionLog {
 
     /// Whether the offsets in a batch's header can stand where `expected` is the next offset.
     pub(crate) fn fits(&self, batch: &BatchView<'_>, expected: Offset) -> bool {
-        walk::follows(batch.base_offset(), expected, self.cleaned)
-            && (batch.base_offset()..self.end).contains(&batch.last_offset())
+        self.key_bounds().fit(batch, expected)
     }
 
     /// The largest epoch not above `epoch`, with its end offset (KIP-279).

@@ -23,6 +23,7 @@ use crate::log::{
 };
 use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
+use crate::overview::RecoveryFacts;
 use crate::retired::Retired;
 use crate::transactions::AbortedTransaction;
 
@@ -66,6 +67,7 @@ pub struct Logs {
     pub(crate) holes: OffsetCheckpoint,
     pub(crate) jobs: Jobs,
     pub(crate) retired: Retired,
+    pub(crate) recovery: RecoveryFacts,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl Logs {
             holes: checkpoints::read(disk, checkpoints::HOLES)?,
             jobs: Jobs::default(),
             retired: Retired::default(),
+            recovery: RecoveryFacts::default(),
             cache: BatchCache::new(options.batch_cache_bytes),
             key_cache: KeyCache::new(KEY_CACHE_BYTES_MAX),
             options,
@@ -214,7 +217,13 @@ impl Logs {
         let name = (wanted.topic, wanted.id.index);
         let facts = log.facts();
         self.retired.add_files(&**self.data_dir.disk(), log.take_retired(), log.delete_delay_ms());
+        let recovered = log.recovered_bytes();
+        self.recovery.logs += u64::from(recovered > 0);
+        self.recovery.bytes += recovered;
         log.forget_holes_behind_end();
+        if log.has_key_files() {
+            log.enable_keys(self.options.inflated_bytes_max);
+        }
         self.lower_cleaned(&name, facts.end)?;
         let cleaning = CleaningFacts::default();
         self.logs.insert(wanted.id, OpenLog { name, log, events: BTreeMap::new(), cleaning });

@@ -73,6 +73,12 @@ pub const KEY_LOOKUP_BLOCKS_MAX: usize = 1_024;
 pub const KEY_LOOKUP_SCAN_BYTES: u64 = 8 * 1024 * 1024;
 /// Bytes of log read at once to index it.
 pub const KEY_SCAN_WINDOW_BYTES: u64 = 1024 * 1024;
+/// Bytes of the end of a log that are indexed at once: appends can be followed from there on.
+pub const KEY_TAIL_BYTES: u64 = 256 * 1024;
+/// Bytes of log that one job reads, one batch at least.
+pub const KEY_JOB_BYTES: u64 = 256 * 1024;
+/// Records that one job holds the keys of, but for its last batch: the owner of the logs takes them in at once.
+pub const KEY_JOB_RECORDS_MAX: usize = 32_768;
 /// Index files that one building step opens at most to see whether they are whole.
 pub const KEY_STEP_LOADS_MAX: usize = 64;
 /// Index files of one log that stay open.
@@ -95,6 +101,7 @@ const _: () = {
     // A decoded block takes nine bytes an offset, and must leave room for others.
     assert!(KEY_BLOCK_SPAN_MAX as usize * 9 < KEY_CACHE_BYTES_MAX);
     assert!(KEY_SCAN_WINDOW_BYTES <= KEY_LOOKUP_SCAN_BYTES);
+    assert!(KEY_TAIL_BYTES < KEY_SCAN_WINDOW_BYTES);
 };
 
 /// Settings of a whole data directory.

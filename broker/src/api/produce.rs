@@ -3,15 +3,17 @@
 //! Every batch is validated here, in one pass and without state; then the shard takes all of the request in one
 //! command. Both happen in the order of the connection; the wait for the disk does not hold up what comes behind. v8
 //! tells which records were refused (KIP-467), v13 names topics by id (KIP-516). A partition that is named twice has
-//! one entry and stores the later batch. With acks 0 there is no answer, and an error closes the connection. Left
+//! one entry and stores the later batch. Where `compression.type` names another codec than the batch's, its payload is packed
+//! anew behind the validation, on a thread that may take its time. With acks 0 there is no answer, and an error closes the connection. Left
 //! out: transactions, so a transactional batch is refused for good (53); `timeout_ms`, since there are no followers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use coordinator::command::{Acks, Command, Produce};
+use coordinator::command::{Acks, Command, Produce, ProducedBatch};
 use coordinator::io::Appended;
 use coordinator::reply::ProduceError;
 use protocol::messages::TopicRef;
@@ -20,10 +22,12 @@ use protocol::messages::produce::{
     RecordError,
 };
 use protocol::{ErrorCode, Response, StrBytes};
-use records::ids::{Offset, PartitionId};
+use records::batch::ValidationError;
+use records::ids::{KeyHash, Offset, PartitionId};
 use records::{BatchView, TimestampType, batch};
 
-use crate::catalog::Image;
+use crate::admission::Reserved;
+use crate::catalog::{Image, Topic};
 use crate::context::{CloseConnection, RequestContext};
 use crate::dispatch::Served;
 use crate::error_map;
@@ -40,6 +44,9 @@ enum Fate {
 /// The request's topics with the fate of each of their partitions, in order.
 type Fates = Vec<(TopicRef, Vec<Fate>)>;
 
+/// What goes to the shard.
+type Parts = Vec<(PartitionId, ProducedBatch)>;
+
 /// Validates and hands over; the answer comes when the disk has it.
 ///
 /// # Errors
@@ -54,7 +61,7 @@ pub async fn handle(cx: &RequestContext, request: ProduceRequest) -> Result<Serv
         }
     };
     let silent = request.acks == 0;
-    let (fates, parts) = validate(cx, request);
+    let (fates, parts, memory) = validate_aside(cx, request).await;
     if parts.is_empty() {
         let answer = answer(fates, Vec::new());
         return Ok(Served::Later(Box::pin(async move { finish(answer, silent) })));
@@ -65,6 +72,7 @@ pub async fn handle(cx: &RequestContext, request: ProduceRequest) -> Result<Serv
             Reply::Produced(results) => results,
             other => unreachable!("a produce command is answered by {other:?}"),
         };
+        drop(memory);
         finish(answer(fates, results), silent)
     })))
 }
@@ -103,8 +111,49 @@ fn refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse {
     ProduceResponse { topics, ..ProduceResponse::default() }
 }
 
-fn validate(cx: &RequestContext, request: ProduceRequest) -> (Fates, Vec<(PartitionId, Bytes)>) {
+/// Batches that are packed anew take time and memory: a thread and an amount of their own.
+async fn validate_aside(cx: &RequestContext, request: ProduceRequest) -> (Fates, Parts, Option<Reserved>) {
+    let bytes_max = packed_bytes_max(&cx.broker.catalog.image(), &request);
+    if bytes_max == 0 {
+        let (fates, parts) = validate(cx, request);
+        return (fates, parts, None);
+    }
+    let mut memory = cx.broker.packing.nothing();
+    cx.broker.packing.grow_frame(&mut memory, bytes_max).await;
+    let aside = cx.clone();
+    let validated = tokio::task::spawn_blocking(move || validate(&aside, request)).await;
+    let (fates, parts) = validated.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+    memory.shrink_to(parts.iter().map(|(_, batch)| batch.bytes.len() as u64).sum());
+    (fates, parts, Some(memory))
+}
+
+/// What the batches of a request may take once they are packed as their topics want it; those that are already count
+/// nothing.
+fn packed_bytes_max(image: &Image, request: &ProduceRequest) -> u64 {
+    let mut bytes = 0_u64;
+    for topic in &request.topics {
+        let Some(found) = find(image, &topic.topic) else { continue };
+        let Some(packing) = found.packing else { continue };
+        let differs = |partition: &&ProducePartition| {
+            let records = partition.records.as_deref().unwrap_or_default();
+            BatchView::parse(records).is_ok_and(|batch| packing.differs(&batch))
+        };
+        let count = topic.partitions.iter().filter(differs).count();
+        bytes = bytes.saturating_add((count as u64).saturating_mul(found.rules(0, 0).batch_bytes_max as u64));
+    }
+    bytes
+}
+
+fn find<'i>(image: &'i Image, topic: &TopicRef) -> Option<&'i Arc<Topic>> {
+    match topic {
+        TopicRef::Name(name) => image.topic(name),
+        TopicRef::Id(id) => image.topic_by_id(*id),
+    }
+}
+
+fn validate(cx: &RequestContext, request: ProduceRequest) -> (Fates, Parts) {
     let image = cx.broker.catalog.image();
+    let mut hashing = Hashing { bytes_left: KEYS_BYTES_MIN };
     let now_ms = cx.broker.clock.wall_ms();
     let mut parts = Vec::new();
     let mut transactional = false;
@@ -113,9 +162,9 @@ fn validate(cx: &RequestContext, request: ProduceRequest) -> (Fates, Vec<(Partit
         .map(|(topic, partitions)| {
             let fates = partitions
                 .into_iter()
-                .map(|partition| match check(cx, &image, now_ms, &topic, &partition) {
-                    Ok((id, bytes)) => {
-                        parts.push((id, bytes));
+                .map(|partition| match check(cx, &image, now_ms, &topic, &partition, &mut hashing) {
+                    Ok(part) => {
+                        parts.push(part);
                         Fate::Submitted(partition.index)
                     }
                     Err(refusal) => {
@@ -174,21 +223,23 @@ fn detached(topic: &TopicRef) -> TopicRef {
     }
 }
 
-/// Finds the partition and checks its batch; the batch comes back with the max timestamp that its records have.
+/// Finds the partition and checks its batch; the batch comes back with the max timestamp that its records have, packed as
+/// the topic wants it.
 fn check(
     cx: &RequestContext,
     image: &Image,
     now_ms: i64,
     topic: &TopicRef,
     partition: &ProducePartition,
-) -> Result<(PartitionId, Bytes), ProducePartitionResponse> {
+    hashing: &mut Hashing,
+) -> Result<(PartitionId, ProducedBatch), ProducePartitionResponse> {
     let refuse = |error| ProducePartitionResponse::error(partition.index, error);
-    let found = match topic {
-        TopicRef::Name(name) => {
-            image.topic(name).ok_or_else(|| refuse(ErrorCode::UnknownTopicOrPartition))?
-        }
-        TopicRef::Id(id) => image.topic_by_id(*id).ok_or_else(|| refuse(ErrorCode::UnknownTopicId))?,
-    };
+    let found = find(image, topic).ok_or_else(|| {
+        refuse(match topic {
+            TopicRef::Name(_) => ErrorCode::UnknownTopicOrPartition,
+            TopicRef::Id(_) => ErrorCode::UnknownTopicId,
+        })
+    })?;
     let id = found.partition(partition.index).ok_or_else(|| refuse(ErrorCode::UnknownTopicOrPartition))?;
     if found.internal {
         return Err(refuse(ErrorCode::InvalidTopicException));
@@ -197,8 +248,9 @@ fn check(
     if BatchView::parse(&bytes).is_ok_and(|batch| batch.attributes().is_transactional()) {
         return Err(refuse(ErrorCode::TransactionalIdAuthorizationFailed));
     }
-    let rules = found.rules(now_ms, cx.api_version);
-    let validated = batch::validate::validate(&bytes, &rules).map_err(|error| {
+    let mut rules = found.rules(now_ms, cx.api_version);
+    rules.hash_keys = cx.broker.keyed.contains(id) && hashing.affords(&bytes);
+    let refused = |error: ValidationError| {
         let mut refusal = refuse(error_map::validation(&error));
         refusal.record_errors = error
             .record_errors()
@@ -210,14 +262,45 @@ fn check(
             .collect();
         refusal.error_message = Some(StrBytes::from(error.to_string()));
         refusal
-    })?;
-    let claimed = BatchView::parse(&bytes).map(|batch| batch.max_timestamp());
-    if rules.timestamp_type == TimestampType::Create && claimed != Ok(validated.max_timestamp) {
-        let mut corrected = BytesMut::from(&bytes[..]);
-        batch::stamp::stamp(&mut corrected, Offset::ZERO, -1, None, Some(validated.max_timestamp));
-        return Ok((id, corrected.freeze()));
+    };
+    let validated = batch::validate(&bytes, &rules).map_err(refused)?;
+    let mut changed = None;
+    if let Ok(sent) = BatchView::parse(&bytes) {
+        if let Some(packing) = found.packing.filter(|packing| packing.differs(&sent)) {
+            let packed = batch::repack(&sent, packing, rules.bytes_max, rules.batch_bytes_max);
+            changed = Some(packed.map_err(refused)?);
+        }
+        if rules.timestamp_type == TimestampType::Create && sent.max_timestamp() != validated.max_timestamp {
+            let corrected = changed.get_or_insert_with(|| BytesMut::from(&bytes[..]));
+            batch::stamp(corrected, Offset::ZERO, -1, None, Some(validated.max_timestamp));
+        }
     }
-    Ok((id, bytes))
+    let bytes = changed.map_or(bytes, BytesMut::freeze);
+    Ok((id, ProducedBatch { bytes, keys: validated.key_hashes }))
+}
+
+/// Bytes of key hashes that a request may hold in any case.
+const KEYS_BYTES_MIN: usize = 64 << 10;
+/// Bytes of key hashes for each byte of the request: what comes in small is small in memory, whatever it inflates to.
+const KEYS_BYTES_PER_BYTE: usize = 4;
+
+/// How many key hashes a request may still hold until it is stored.
+struct Hashing {
+    bytes_left: usize,
+}
+
+impl Hashing {
+    /// Whether a batch's keys are hashed while it is validated; else the log does it, which looks at it once more.
+    fn affords(&mut self, batch: &Bytes) -> bool {
+        self.bytes_left = self.bytes_left.saturating_add(batch.len() * KEYS_BYTES_PER_BYTE);
+        let records = BatchView::parse(batch).map_or(0, |batch| batch.record_count());
+        let bytes = usize::try_from(records).unwrap_or(0).saturating_mul(size_of::<Option<KeyHash>>());
+        let affords = bytes <= self.bytes_left;
+        if affords {
+            self.bytes_left -= bytes;
+        }
+        affords
+    }
 }
 
 fn answer(fates: Fates, results: Vec<Result<Appended, ProduceError>>) -> ProduceResponse {

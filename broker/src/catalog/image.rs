@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use coordinator::command::{PartitionRole, TopicImage};
-use records::TimestampType;
+use records::batch::Packing;
 use records::batch::validate::Rules;
 use records::ids::{PartitionId, TopicId};
+use records::{Codec, TimestampType};
 use storage::{FlushPolicy, LogConfig};
 
 use super::names::{NameError, metric_name};
@@ -28,6 +29,8 @@ pub struct Topic {
     pub configs: Overrides,
     /// Clients may not write to it.
     pub internal: bool,
+    /// How its batches are packed; `None`: as they came.
+    pub packing: Option<Packing>,
     rules: Rules,
 }
 
@@ -40,7 +43,8 @@ impl Topic {
     pub fn new(config: &Config, name: Arc<str>, id: TopicId, partitions: i32, configs: Overrides) -> Self {
         let internal = super::INTERNAL_TOPICS.contains(&&*name);
         let rules = rules(config, &configs);
-        Self { name, id, partitions, configs, internal, rules }
+        let packing = packing(config, &configs);
+        Self { name, id, partitions, configs, internal, packing, rules }
     }
 
     /// The partition with this index, which may be any number.
@@ -123,6 +127,22 @@ fn rules(config: &Config, configs: &Overrides) -> Rules {
         after_ms: number("message.timestamp.after.max.ms"),
         ..Rules::new(0)
     }
+}
+
+fn packing(config: &Config, configs: &Overrides) -> Option<Packing> {
+    let level = |name| i32::try_from(config.topic_number(name, configs)).ok();
+    Some(match config.topic_text("compression.type", configs).as_str() {
+        "uncompressed" => Packing { codec: Codec::None, level: None },
+        // −1 is zlib's own default.
+        "gzip" => Packing {
+            codec: Codec::Gzip,
+            level: level("compression.gzip.level").filter(|level| *level != -1),
+        },
+        "snappy" => Packing { codec: Codec::Snappy, level: None },
+        "lz4" => Packing { codec: Codec::Lz4, level: None },
+        "zstd" => Packing { codec: Codec::Zstd, level: level("compression.zstd.level") },
+        _ => return None,
+    })
 }
 
 /// All topics and group configurations. Never changes; a change makes another.

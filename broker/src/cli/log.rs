@@ -24,7 +24,7 @@ pub struct Log {
 enum Command {
     /// Show partitions and their segments.
     Describe(Which),
-    /// Check every batch and record, indexes, producer snapshots, leader epochs and share state. Exit code 1 where something
+    /// Check every batch and record, indexes, key indexes, producer snapshots, leader epochs and share state. Exit code 1 where something
     /// is wrong. What a running broker is just writing can look torn.
     Verify(Which),
     /// Print the batches of a partition, and their records.
@@ -164,6 +164,13 @@ fn told(report: &PartitionReport, depth: Depth) -> String {
                 segment.aborted,
                 segment.bytes,
                 segment.max_timestamp,
+            );
+        }
+        for index in &report.key_indexes {
+            let _ = writeln!(
+                text,
+                "  key index of segment {}: to {}, {} records, {} bytes",
+                index.base, index.next, index.records, index.bytes,
             );
         }
         for (group, bytes) in &report.share_state {

@@ -54,9 +54,9 @@ pub const BROKER: &[Definition] = &[
     on("message.max.bytes", I32_FROM_0, Some("1048588"), "Largest batch a topic takes, as sent."),
     on("max.decompressed.message.bytes", I32_FROM_1, Some("2147483639"), "Largest batch a topic takes, unpacked."),
     on("min.insync.replicas", I32_FROM_1, Some("1"), "Shown to tools; there is one replica."),
-    on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Some("producer"), "Codec of stored batches; producer keeps what was sent."),
-    on("compression.gzip.level", Kind::MinusOneOr(1, 9), Some("-1"), "Level of gzip where the broker compresses."),
-    on("compression.lz4.level", Kind::Int(1, 17), Some("9"), "Level of lz4 where the broker compresses."),
+    on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Some("producer"), "Codec of stored batches; producer keeps what was sent. A batch of another codec is packed anew, which costs the broker time; max.message.bytes holds for what was sent and for what is stored."),
+    on("compression.gzip.level", Kind::MinusOneOr(1, 9), Some("-1"), "Level of gzip where the broker compresses; -1: zlib's own."),
+    on("compression.lz4.level", Kind::Int(1, 17), Some("9"), "Kept and shown, without effect: the broker's lz4 has one level."),
     on("compression.zstd.level", Kind::Int(-131_072, 22), Some("3"), "Level of zstd where the broker compresses."),
     on("unclean.leader.election.enable", Kind::Boolean, Some("false"), "Shown to tools; there is one replica."),
     on("log.cleanup.policy", Kind::List(&["compact", "delete"]), Some("delete"), "How old records leave a topic."),
@@ -169,6 +169,7 @@ pub const BROKER: &[Definition] = &[
     on("group.sluice.share.sync.ms", SYNC_MS, Some("100"), "Acknowledgements are synced to disk at the latest after this time."),
     // Operations.
     on("sluice.metrics.listen", Kind::Text, Some(""), "HOST:PORT at which Prometheus may read metrics; empty: nowhere."),
+    on("sluice.metrics.logs.max", Kind::Int(0, 10_000), Some("100"), "How many logs, the largest first, have series of their own among the metrics; sums over all logs are there in any case."),
 ];
 
 /// Settings that Kafka users have in their files and that mean nothing here: taken, and said so in the log.

@@ -11,10 +11,10 @@ const FOREVER: Option<&str> = Some("9223372036854775807");
 #[rustfmt::skip] // one setting a line
 pub const TOPIC: &[Definition] = &[
     on("cleanup.policy", Kind::List(&["compact", "delete"]), None, broker!["log.cleanup.policy"], "How old records leave: delete by age and size, compact by key, both, or neither where it is empty. Where it holds compact, records without a key are refused; where it holds nothing else, DeleteRecords is too."),
-    on("compression.gzip.level", Kind::MinusOneOr(1, 9), None, broker!["compression.gzip.level"], "Kept and shown, without effect so far: level of gzip where the broker compresses."),
-    on("compression.lz4.level", Kind::Int(1, 17), None, broker!["compression.lz4.level"], "Kept and shown, without effect so far: level of lz4 where the broker compresses."),
-    on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), None, broker!["compression.type"], "Codec of stored batches; producer keeps what was sent. Other values are kept and shown, without effect so far: batches are stored as they came."),
-    on("compression.zstd.level", Kind::Int(-131_072, 22), None, broker!["compression.zstd.level"], "Kept and shown, without effect so far: level of zstd where the broker compresses."),
+    on("compression.gzip.level", Kind::MinusOneOr(1, 9), None, broker!["compression.gzip.level"], "Level of gzip where the broker compresses; -1: zlib's own."),
+    on("compression.lz4.level", Kind::Int(1, 17), None, broker!["compression.lz4.level"], "Kept and shown, without effect: the broker's lz4 has one level."),
+    on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), None, broker!["compression.type"], "Codec of stored batches; producer keeps what was sent. A batch of another codec is packed anew, which costs the broker time; max.message.bytes holds for what was sent and for what is stored."),
+    on("compression.zstd.level", Kind::Int(-131_072, 22), None, broker!["compression.zstd.level"], "Level of zstd where the broker compresses."),
     on("delete.retention.ms", I64_FROM_0, None, broker!["log.cleaner.delete.retention.ms"], "How long deletion marks and transaction markers stay in a compacted topic once compaction has seen them."),
     on("errors.deadletterqueue.group.enable", Kind::Boolean, Some("false"), &[], "Kept and shown, without effect so far: whether share groups may use this topic for dead letters."),
     on("file.delete.delay.ms", I64_FROM_0, None, broker!["log.segment.delete.delay.ms"], "How long the files of deleted records stay under another name."),

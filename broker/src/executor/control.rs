@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coordinator::command::PartitionRole;
 use coordinator::share::ShareGroupView;
 use records::ids::PartitionId;
-use storage::LogConfig;
+use storage::{LogConfig, Overview};
 use tokio::sync::oneshot;
 
 /// A partition to open.
@@ -40,6 +40,8 @@ pub(crate) enum Control {
     Configure(Vec<PartitionId>, LogConfig, oneshot::Sender<Result<(), Refused>>),
     /// Tell how many bytes each log has.
     Sizes(oneshot::Sender<Vec<(PartitionId, u64)>>),
+    /// Tell of all logs, and of so many one by one.
+    Logs(usize, oneshot::Sender<Overview>),
     /// Tell where every share group stands.
     ShareGroups(oneshot::Sender<ShareGroups>),
     /// Close the logs and end the thread.

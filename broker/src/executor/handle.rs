@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use coordinator::command::{Command, Fact, Ticket};
 use records::ids::PartitionId;
-use storage::LogConfig;
+use storage::{LogConfig, Overview};
 use tokio::sync::oneshot;
 
 use super::Data;
@@ -89,6 +89,13 @@ impl ShardHandle {
         let (sender, sizes) = oneshot::channel();
         self.engine.leave(Mail::Control(Control::Sizes(sender)))?;
         sizes.await.map_err(|_| Stopped)
+    }
+
+    /// All logs, and the `count` largest one by one.
+    pub(crate) async fn logs(&self, count: usize) -> Result<Overview, Stopped> {
+        let (sender, overview) = oneshot::channel();
+        self.engine.leave(Mail::Control(Control::Logs(count, sender)))?;
+        overview.await.map_err(|_| Stopped)
     }
 
     /// Where every share group stands, by name.

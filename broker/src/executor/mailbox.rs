@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use coordinator::command::{Command, Fact, Ticket};
 use coordinator::io::Completion;
 use parking_lot::Mutex;
-use storage::{CleanStep, SyncResult};
+use storage::{CleanStep, KeyJobDone, SyncResult};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::control::Control;
@@ -38,6 +38,8 @@ pub(crate) enum Mail {
     Synced(SyncResult),
     /// A step of a compaction that was run elsewhere.
     Cleaned(Box<CleanStep>),
+    /// A piece of log that was read for its keys elsewhere.
+    KeysRead(Box<KeyJobDone>),
     /// Something to do with the logs.
     Control(Control),
 }

@@ -4,7 +4,7 @@ mod share;
 mod trouble;
 
 use bytes::{Bytes, BytesMut};
-use coordinator::command::{DeleteTo, OffsetQuery};
+use coordinator::command::{BatchKeys, DeleteTo, OffsetQuery};
 use coordinator::io::{
     AbortedTransaction, AppendError, Appended, Completion, DeleteError, FoundBatches, FoundRecord, IoError,
     LogFacts, Origin, ReadPart, Submission,
@@ -23,8 +23,8 @@ const LOAD_BYTES: u64 = 1 << 20;
 /// that they run beside each other; a simulation does not need that.
 pub fn serve(submission: Submission, logs: &mut Logs, metadata: &Metadata, now_ms: i64) -> Completion<Data> {
     match submission {
-        Submission::Append { op, partition, batch, origin } => {
-            Completion::Appended(op, append(logs, partition, batch, origin, now_ms))
+        Submission::Append { op, partition, batch, origin, keys } => {
+            Completion::Appended(op, append(logs, partition, (batch, keys), origin, now_ms))
         }
         Submission::Sync { op, partition } => Completion::Synced(op, sync(logs, partition)),
         Submission::Read { op, bytes_max, parts } => Completion::Read(op, read(logs, bytes_max, &parts)),
@@ -75,7 +75,7 @@ pub(crate) fn log_facts(facts: &storage::LogFacts) -> LogFacts {
 fn append(
     logs: &mut Logs,
     partition: PartitionId,
-    batch: Bytes,
+    (batch, keys): (Bytes, Option<BatchKeys>),
     origin: Origin,
     now_ms: i64,
 ) -> Result<Appended, AppendError> {
@@ -86,7 +86,7 @@ fn append(
         Origin::Coordinator => storage::Origin::Coordinator,
     };
     let appended = logs
-        .append(partition, batch, origin, now_ms)
+        .append_with_keys(partition, batch, keys.as_deref(), origin, now_ms)
         .map_err(|error| append_error(logs, partition, &error))?;
     Ok(Appended {
         base_offset: appended.base_offset,

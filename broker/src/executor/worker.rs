@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coordinator::command::Fact;
 use coordinator::io::{Completion, OpId, Submission};
@@ -20,6 +21,7 @@ use super::cleaning::{Cleaning, CleaningPace};
 use super::control::{Control, OpenPartition, Refused};
 use super::engine::Engine;
 use super::flush::Flushes;
+use super::indexing::{Indexing, KeyedPartitions};
 use super::mailbox::{Mail, Mailbox};
 use super::pool::Pool;
 use super::replies::Replies;
@@ -63,6 +65,8 @@ pub struct Parts {
     pub retention_every: Micros,
     /// How logs are compacted.
     pub cleaning: CleaningPace,
+    /// Whose keys are indexed: to be kept up.
+    pub keyed: KeyedPartitions,
 }
 
 /// See the module.
@@ -79,6 +83,7 @@ pub(super) struct Worker {
     reads: Pool,
     removals: Pool,
     cleaning: Cleaning,
+    indexing: Indexing,
     /// Empty between calls, its memory is used again.
     taken: VecDeque<Mail>,
     /// For the next round.
@@ -93,7 +98,9 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(parts: Parts, engine: Arc<Engine>) -> Self {
         let now = parts.clock.mono();
+        let indexing = Indexing::new(parts.keyed, &parts.logs, now);
         Self {
+            indexing,
             shard: Shard::new(parts.limits, parts.boot),
             logs: parts.logs,
             metadata: parts.metadata,
@@ -139,11 +146,12 @@ impl Worker {
             && self.inputs.is_empty()
             && self.flushes.is_idle()
             && self.logs.is_cleaning_idle()
+            && self.indexing.is_idle()
     }
 
     /// When there is something to do, if nobody brings anything before.
     pub(super) fn next_at(&self) -> Mono {
-        let mut next = self.retention_at.min(self.checkpoint_at);
+        let mut next = self.retention_at.min(self.checkpoint_at).min(self.indexing.next_at());
         if self.logs.has_lazy_flushes() {
             next = next.min(self.flush_at);
         }
@@ -179,6 +187,9 @@ impl Worker {
                     self.start_sync(job);
                 }
                 Mail::Cleaned(step) => self.cleaning.done(*step, &mut self.logs, self.clock.now()),
+                Mail::KeysRead(done) => {
+                    self.indexing.done(*done, &mut self.logs, self.clock.mono());
+                }
                 Mail::Control(control) => self.control(control),
             }
         }
@@ -220,6 +231,7 @@ impl Worker {
             }
             Output::Reply(ticket, reply) => self.replies.answer(ticket, reply),
             Output::Effect(Effect::CloseConnection(connection)) => self.connections.close(connection),
+            Output::Effect(Effect::IndexKeys(partition)) => self.indexing.enable(&mut self.logs, partition),
             Output::Effect(Effect::GroupDeleted(group)) => {
                 if let Err(error) = self.metadata.remove_group(&group) {
                     tracing::error!("cannot forget the number of a deleted group: {error}");
@@ -238,10 +250,13 @@ impl Worker {
 
     fn start_sync(&self, job: Option<SyncJob>) {
         let Some(job) = job else { return };
-        metrics::synced();
         let engine = Arc::clone(&self.engine);
+        let clock = self.clock;
         self.syncs.run(move || {
-            let _ = engine.leave(Mail::Synced(job.run()));
+            let began = clock.mono();
+            let result = job.run();
+            metrics::synced(Duration::from_micros(clock.mono().0.saturating_sub(began.0)));
+            let _ = engine.leave(Mail::Synced(result));
         });
     }
 
@@ -259,11 +274,15 @@ impl Worker {
             Control::Sizes(done) => {
                 let _ = done.send(self.logs.sizes());
             }
+            Control::Logs(count, done) => {
+                let _ = done.send(self.logs.overview(count));
+            }
             Control::ShareGroups(done) => {
                 let _ = done.send(self.shard.share_groups().collect());
             }
             Control::Stop(done) => {
                 self.cleaning.stop(&mut self.logs, &self.engine);
+                self.indexing.stop();
                 self.stopping = Some(done);
             }
         }
@@ -282,6 +301,7 @@ impl Worker {
         let mut outcome = Ok(());
         for partition in partitions {
             self.inputs.push(Input::Fact(Fact::PartitionDeleted(*partition)));
+            self.indexing.forget(*partition);
             if let Err(error) = self.logs.delete_partition(*partition) {
                 outcome = Err(Refused(error.to_string()));
             }
@@ -295,7 +315,7 @@ impl Worker {
         })
     }
 
-    /// Does what is due by the clock and what compaction waits for.
+    /// Does what is due by the clock and what compaction and the indexing of keys wait for.
     pub(super) fn housekeep(&mut self) {
         let now = self.clock.now();
         if now.mono >= self.retention_at {
@@ -322,6 +342,7 @@ impl Worker {
             }
         }
         self.cleaning.tick(&mut self.logs, now, &self.engine);
+        self.indexing.tick(&mut self.logs, now, &self.engine);
         if now.mono >= self.checkpoint_at {
             self.checkpoint_at = now.mono + CHECKPOINT_EVERY;
             if let Err(error) = self.logs.checkpoint() {

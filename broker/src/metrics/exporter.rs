@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{REQUEST_SECONDS, SECONDS_BUCKETS, describe, share};
+use super::{REQUEST_SECONDS, SECONDS_BUCKETS, SYNC_SECONDS, describe, logs, share};
 use crate::executor::ShardHandle;
 
 /// Longest request head.
@@ -29,21 +29,28 @@ pub enum ExporterError {
     Taken,
 }
 
-/// Records from now on, and answers at the listener until `stopping` says so.
+/// Records from now on, and answers at the listener until `stopping` says so. The `logs_max` largest logs have series of
+/// their own. `open_took`: what opening the data directory took.
 ///
 /// # Errors
 /// Where this process records metrics already.
 pub fn serve(
     listener: TcpListener,
     shard: ShardHandle,
+    logs_max: usize,
+    open_took: Duration,
     stopping: watch::Receiver<bool>,
 ) -> Result<(), ExporterError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(REQUEST_SECONDS.to_owned()), &SECONDS_BUCKETS)
+        .and_then(|builder| {
+            builder.set_buckets_for_metric(Matcher::Full(SYNC_SECONDS.to_owned()), &SECONDS_BUCKETS)
+        })
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|_| ExporterError::Taken)?;
     describe();
-    tokio::spawn(run(listener, handle, shard, stopping));
+    super::opened(open_took);
+    tokio::spawn(run(listener, handle, shard, logs_max, stopping));
     Ok(())
 }
 
@@ -51,6 +58,7 @@ async fn run(
     listener: TcpListener,
     handle: PrometheusHandle,
     shard: ShardHandle,
+    logs_max: usize,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
@@ -66,14 +74,19 @@ async fn run(
         match accepted {
             // One at a time: a reader that stalls costs the others at most EXCHANGE_MAX.
             Ok((stream, _)) => {
-                let _ = timeout(EXCHANGE_MAX, exchange(stream, &handle, &shard)).await;
+                let _ = timeout(EXCHANGE_MAX, exchange(stream, &handle, &shard, logs_max)).await;
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn exchange(mut stream: TcpStream, handle: &PrometheusHandle, shard: &ShardHandle) -> io::Result<()> {
+async fn exchange(
+    mut stream: TcpStream,
+    handle: &PrometheusHandle,
+    shard: &ShardHandle,
+    logs_max: usize,
+) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() >= HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
@@ -84,6 +97,9 @@ async fn exchange(mut stream: TcpStream, handle: &PrometheusHandle, shard: &Shar
         Some([b' ' | b'?', ..]) => {
             let mut page = handle.render();
             // A broker that is stopping has no more to tell of them.
+            if let Ok(overview) = shard.logs(logs_max).await {
+                page.push_str(&logs::page(&overview));
+            }
             page.push_str(&share::page(&shard.share_groups().await.unwrap_or_default()));
             ("200 OK", page)
         }

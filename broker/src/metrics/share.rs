@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use coordinator::share::ShareGroupView;
 
+use super::escaped;
+
 /// Groups that have series of their own; what is beyond, by name, is only counted.
 const GROUPS_MAX: usize = 1_000;
 
@@ -76,11 +78,6 @@ fn count(number: usize) -> i64 {
 
 fn wide(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// A label's value in Prometheus' text format.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

@@ -23,6 +23,17 @@ pub type Ack<'a> = (i64, i64, &'a [i8]);
 /// First offset, last offset, delivery count.
 pub type Acquired = (i64, i64, i16);
 
+/// Sends a batch to partition 0 of a topic, with acks all: error code and base offset.
+pub async fn produce_to(server: &Server, topic: &str, batch: bytes::Bytes) -> (i16, i64) {
+    let partition = PartitionProduceData::default().with_index(0).with_records(Some(batch));
+    let topic =
+        TopicProduceData::default().with_name(TopicName(text(topic))).with_partition_data(vec![partition]);
+    let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(5_000).with_topic_data(vec![topic]);
+    let answer = Client::new(server).await.call(9, &request).await;
+    let part = &answer.responses[0].partition_responses[0];
+    (part.error_code, part.base_offset)
+}
+
 /// A topic `t` with one partition, and a group `g` that starts at its beginning.
 pub struct Setup {
     pub server: Server,
@@ -67,14 +78,7 @@ impl Setup {
             let key = format!("key-{number}");
             batch.append(0, Some(key.as_bytes()), Some(b"value"), &[]);
         }
-        let partition =
-            PartitionProduceData::default().with_index(0).with_records(Some(batch.build(Offset(0), -1)));
-        let topic =
-            TopicProduceData::default().with_name(TopicName(text("t"))).with_partition_data(vec![partition]);
-        let request =
-            ProduceRequest::default().with_acks(-1).with_timeout_ms(5_000).with_topic_data(vec![topic]);
-        let answer = Client::new(&self.server).await.call(9, &request).await;
-        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+        assert_eq!(produce_to(&self.server, "t", batch.build(Offset(0), -1)).await.0, 0);
     }
 
     pub async fn member(&self, name: &str) -> Member {

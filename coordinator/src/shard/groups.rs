@@ -434,7 +434,8 @@ impl Groups {
         let batch = next.build(now);
         slot.in_flight = Some(next);
         let origin = Origin::Coordinator;
-        let op = out.submit(Owner::Groups, |op| Submission::Append { op, partition, batch, origin });
+        let op =
+            out.submit(Owner::Groups, |op| Submission::Append { op, partition, batch, origin, keys: None });
         self.ops.insert(op, partition);
     }
 

@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use records::ids::PartitionId;
 
 use super::tally::Tally;
-use crate::command::{Acks, Produce, Ticket};
+use crate::command::{Acks, Produce, ProducedBatch, Ticket};
 use crate::io::{AppendError, Appended, IoError, OpId, Origin, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::{ProduceError, Reply};
@@ -95,10 +94,11 @@ impl Produces {
         self.put(place, part, out);
     }
 
-    fn append<S>(&mut self, place: Place, batch: Bytes, out: &mut Outbox<S>) {
+    fn append<S>(&mut self, place: Place, batch: ProducedBatch, out: &mut Outbox<S>) {
         let partition = place.partition;
+        let ProducedBatch { bytes: batch, keys } = batch;
         let origin = Origin::Client;
-        let op = out.submit(Owner::Logs, |op| Submission::Append { op, partition, batch, origin });
+        let op = out.submit(Owner::Logs, |op| Submission::Append { op, partition, batch, origin, keys });
         self.appends.insert(op, place);
     }
 

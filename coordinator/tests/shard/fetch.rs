@@ -41,7 +41,7 @@ pub(crate) fn tail(partition: PartitionId, offset: i64, wait_max_ms: i32) -> Fet
 }
 
 fn write(world: &mut World, to: PartitionId, value_bytes: usize) {
-    let parts = vec![(to, batch(2, value_bytes))];
+    let parts = vec![(to, batch(2, value_bytes).into())];
     world.command(Command::Produce(Produce { acks: Acks::Written, parts }));
     world.drain();
 }

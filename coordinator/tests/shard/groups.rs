@@ -434,7 +434,7 @@ fn after_a_cut(mut logs: BTreeMap<PartitionId, Log>, end: i64) -> World {
 }
 
 fn write(world: &mut World) -> Ticket {
-    let parts = vec![(partition(0), crate::world::batch(1, 10))];
+    let parts = vec![(partition(0), crate::world::batch(1, 10).into())];
     world.command(Command::Produce(Produce { acks: Acks::Written, parts }))
 }
 

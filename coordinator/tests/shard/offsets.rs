@@ -22,7 +22,7 @@ fn timed() -> World {
     let log = Log { facts: facts(0, 0, EPOCH), ..Log::default() };
     world.open_as(partition(0), PartitionRole::Data, log);
     for batch in [batch_at(&[5, 9, 7], 4, Codec::None), batch_at(&[20, 30], 4, Codec::Gzip)] {
-        let parts = vec![(partition(0), batch)];
+        let parts = vec![(partition(0), batch.into())];
         world.command(Command::Produce(Produce { acks: Acks::Written, parts }));
     }
     world.drain();

@@ -13,7 +13,7 @@ use crate::world::{World, batch, partition};
 const SYNC: fn(&Submission) -> bool = |submission| matches!(submission, Submission::Sync { .. });
 
 fn produce(acks: Acks, parts: &[PartitionId]) -> Command {
-    let parts = parts.iter().map(|partition| (*partition, batch(2, 10))).collect();
+    let parts = parts.iter().map(|partition| (*partition, batch(2, 10).into())).collect();
     Command::Produce(Produce { acks, parts })
 }
 

@@ -58,7 +58,8 @@ struct Asked {
 fn play(world: &mut World, asked: &mut Asked, act: &Act) {
     match act {
         Act::Produce { acks, to } => {
-            let parts = to.iter().map(|(index, bytes)| (partition(*index), batch(2, *bytes))).collect();
+            let parts =
+                to.iter().map(|(index, bytes)| (partition(*index), batch(2, *bytes).into())).collect();
             asked.others.push(world.command(Command::Produce(Produce { acks: *acks, parts })));
         }
         Act::Fetch { connection, from, wait_ms, bytes_min, bytes_max } => {

@@ -36,7 +36,7 @@ fn world(order: ShareOrder) -> World {
 }
 
 fn write(world: &mut World) {
-    let parts = vec![(partition(0), batch(2, 10))];
+    let parts = vec![(partition(0), batch(2, 10).into())];
     world.command(Command::Produce(Produce { acks: Acks::Written, parts }));
     world.drain();
 }
@@ -125,7 +125,7 @@ fn an_append_wakes_a_parked_share_fetch_and_the_grant_is_written_first() {
     let ticket = fetch(&mut world, 1, 0, 60_000);
     world.drain();
     assert_eq!(acquired(&world, ticket), None, "nothing there yet");
-    let parts = vec![(partition(0), batch(2, 10))];
+    let parts = vec![(partition(0), batch(2, 10).into())];
     world.command(Command::Produce(Produce { acks: Acks::Written, parts }));
     while acquired(&world, ticket).is_none() {
         let lane = *world.queues.keys().next().expect("until the fetch is answered there is something to do");

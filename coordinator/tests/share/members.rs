@@ -151,6 +151,10 @@ fn k19_an_answer_that_nobody_reads_closes_its_connection_at_half_the_lock() {
     let b = w.send("B", &want(10));
     let connection = w.connection("B");
     let a = w.park("A", 10);
+    assert_eq!(
+        std::mem::take(&mut w.effects),
+        [coordinator::reply::Effect::IndexKeys(crate::common::partition(0))]
+    );
     w.pass_ms(7_499);
     assert!(w.effects.is_empty());
     w.pass_ms(1);

@@ -25,6 +25,9 @@ pub const TOPIC: &str = "t";
 pub const TOPIC_ID: TopicId = TopicId([7; 16]);
 const OFFSETS_ID: TopicId = TopicId([8; 16]);
 
+/// Bytes of log that are indexed when a key-ordered group comes.
+const INDEXED_AT_ONCE_BYTES: u64 = 64 << 10;
+
 /// A partition of the topic.
 #[must_use]
 pub fn partition(index: i32) -> PartitionId {
@@ -131,6 +134,14 @@ impl Node {
             jobs: BTreeMap::new(),
             job_last: 0,
         })
+    }
+
+    /// Indexes a log's keys from now on. What was there before and is more than a little stays as it is.
+    pub fn index_keys(&mut self, partition: PartitionId) {
+        // Where the disk refuses, nothing but the index is missing.
+        if self.logs.enable_key_index(partition).is_ok() {
+            let _built = self.logs.build_key_index(partition, INDEXED_AT_ONCE_BYTES);
+        }
     }
 
     /// Takes a sync in its place: completions at once, and perhaps a job that is to run.

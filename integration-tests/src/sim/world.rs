@@ -303,6 +303,11 @@ impl World {
                 self.break_connection(connection);
             }
             Output::Effect(Effect::GroupDeleted(_)) => {}
+            Output::Effect(Effect::IndexKeys(partition)) => {
+                if let Some(node) = &mut self.node {
+                    node.index_keys(partition);
+                }
+            }
         }
     }
 
@@ -406,7 +411,8 @@ fn note_input(trace: &mut Trace, now: coordinator::time::Mono, input: &Input<Dat
     match input {
         Input::Command(ticket, command) => match command {
             Command::Produce(produce) => {
-                let parts: Vec<_> = produce.parts.iter().map(|(id, batch)| (id.index, batch.len())).collect();
+                let parts: Vec<_> =
+                    produce.parts.iter().map(|(id, batch)| (id.index, batch.bytes.len())).collect();
                 trace.note(now, format_args!("command {} produce {:?} {parts:?}", ticket.0, produce.acks));
             }
             Command::ShareFetch(fetch) => {

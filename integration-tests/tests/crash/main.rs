@@ -19,10 +19,15 @@ use integration_tests::broker_process::{BrokerProcess, binary};
 use integration_tests::real_time::{Deadline, pause};
 use integration_tests::sim::random::Random;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::share_fetch_request::{
+    FetchPartition as SharePartition, FetchTopic as ShareTopic,
+};
 use kafka_protocol::messages::{
-    BrokerId, CreateTopicsRequest, FetchRequest, InitProducerIdRequest, ProduceRequest, TopicName,
+    BrokerId, CreateTopicsRequest, FetchRequest, GroupId, InitProducerIdRequest, ProduceRequest,
+    ShareFetchRequest, ShareGroupHeartbeatRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use records::batch::{BatchBuilder, Batches};
@@ -75,8 +80,9 @@ const MIXED: [Place; 2] = [
     Place { topic: "mixed-compacts", index: 0, life: Life::Compacts, codec: Codec::Lz4 },
 ];
 
-/// Compaction is to happen within the short lives of this test.
-const SETTINGS: &str = "log.cleaner.backoff.ms=50\nlog.retention.check.interval.ms=200\n";
+/// Compaction is to happen within the short lives of this test, and share groups make the keys indexed.
+const SETTINGS: &str =
+    "log.cleaner.backoff.ms=50\nlog.retention.check.interval.ms=200\ngroup.sluice.share.order=key\n";
 /// Keys of each partition.
 const KEYS: i64 = 50;
 
@@ -98,7 +104,8 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     let settings = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     std::fs::write(settings.path(), SETTINGS).expect("it can be written");
     let mut broker = BrokerProcess::start_with(&["--config", settings.path().to_str().expect("plain names")]);
-    create_topics(broker.bootstrap());
+    let topics = create_topics(broker.bootstrap());
+    index_keys(broker.bootstrap(), &topics, 0);
     let producers: Vec<(Arc<Shared>, JoinHandle<()>)> = PLACES
         .iter()
         .chain(&MIXED)
@@ -120,6 +127,10 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
         broker.restart();
         wait_for_quiet(&producers);
         verify(&broker, round);
+        // In every other life only what stands on the disk says that keys are indexed.
+        if round % 2 == 0 {
+            index_keys(broker.bootstrap(), &topics, round + 1);
+        }
         let mut client = ApiClient::connect(broker.bootstrap());
         for (reader, (shared, _)) in readers.iter_mut().zip(&producers) {
             reader.read(&mut client);
@@ -155,6 +166,8 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     assert!(sent > 100, "only {sent} records were sent");
     assert!(broker.terminate().success(), "{}", broker.log());
     verify(&broker, rounds);
+    let indexed = key_index_files(&broker);
+    assert!(indexed >= PLACES.len(), "{indexed} key indexes");
     println!("{rounds} kills, {sent} records, none lost, none doubled; {compacted} compacted away");
     println!("{committed} records of committed transactions, {aborted} transactions aborted");
 }
@@ -166,6 +179,16 @@ fn verify(broker: &BrokerProcess, round: u64) {
     let output = verify.output().expect("the binary runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "round {round}:\n{text}\n{}", broker.log());
+}
+
+/// How many segments have a key index.
+fn key_index_files(broker: &BrokerProcess) -> usize {
+    let directories = std::fs::read_dir(broker.data_dir()).expect("the data directory is there").flatten();
+    directories
+        .filter_map(|entry| std::fs::read_dir(entry.path()).ok())
+        .flat_map(Iterator::flatten)
+        .filter(|file| file.path().extension().is_some_and(|suffix| suffix == "keyindex"))
+        .count()
 }
 
 /// Until no producer has a request under way.
@@ -186,7 +209,37 @@ fn wait_for_quiet(producers: &[(Arc<Shared>, JoinHandle<()>)]) {
     }
 }
 
-fn create_topics(address: &str) {
+/// A member of a key-ordered group asks for records of every partition, and is never seen again.
+fn index_keys(address: &str, topics: &[CreatableTopicResult], life: u64) {
+    let mut client = ApiClient::connect(address);
+    let names = PLACES.iter().map(|place| TopicName(StrBytes::from_static_str(place.topic))).collect();
+    let group = || GroupId(StrBytes::from_static_str("keyed"));
+    let member = StrBytes::from_string(format!("member of life {life}"));
+    let heartbeat = ShareGroupHeartbeatRequest::default()
+        .with_group_id(group())
+        .with_member_id(member.clone())
+        .with_subscribed_topic_names(Some(names));
+    let deadline = Deadline::after(PATIENCE);
+    while client.call(1, &heartbeat).error_code != 0 {
+        assert!(!deadline.is_over(), "no coordinator");
+        pause(Duration::from_millis(10));
+    }
+    let partitions = || [0, 1].map(|index| SharePartition::default().with_partition_index(index)).to_vec();
+    let topics = topics
+        .iter()
+        .map(|topic| ShareTopic::default().with_topic_id(topic.topic_id).with_partitions(partitions()))
+        .collect();
+    let fetch = ShareFetchRequest::default()
+        .with_group_id(Some(group()))
+        .with_member_id(Some(member))
+        .with_max_wait_ms(100)
+        .with_max_bytes(1)
+        .with_max_records(1)
+        .with_topics(topics);
+    assert_eq!(client.call(1, &fetch).error_code, 0);
+}
+
+fn create_topics(address: &str) -> Vec<CreatableTopicResult> {
     let set = |name: &'static str, value: &'static str| {
         CreatableTopicConfig::default()
             .with_name(StrBytes::from_static_str(name))
@@ -215,9 +268,11 @@ fn create_topics(address: &str) {
         ),
     ];
     let request = CreateTopicsRequest::default().with_topics(topics).with_timeout_ms(10_000);
-    for created in ApiClient::connect(address).call(7, &request).topics {
+    let created = ApiClient::connect(address).call(7, &request).topics;
+    for created in &created {
         assert_eq!(created.error_code, 0, "{created:?}");
     }
+    created
 }
 
 /// Sends numbered records until it is told to end, each batch until it is acknowledged.

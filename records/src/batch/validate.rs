@@ -112,6 +112,14 @@ pub enum ValidationError {
         /// The topic's limit.
         limit: usize,
     },
+    /// Packed with the topic's codec the batch would be larger than the topic allows (MESSAGE_TOO_LARGE, 10).
+    #[error(
+        "packed with the codec of this topic the batch has more than the {limit} bytes that are allowed here"
+    )]
+    TooLargePacked {
+        /// The topic's limit.
+        limit: usize,
+    },
     /// The batch has more than [`RECORDS_MAX`] records (MESSAGE_TOO_LARGE, 10: producers answer it by splitting).
     #[error("the batch has {0} records, at most {RECORDS_MAX} are allowed")]
     TooManyRecords(i32),
@@ -136,6 +144,7 @@ impl ValidationError {
             | Self::Invalid(_)
             | Self::Undecodable(_)
             | Self::TooLarge { .. }
+            | Self::TooLargePacked { .. }
             | Self::TooManyRecords(_)
             | Self::CodecNotAllowed => &[],
         }

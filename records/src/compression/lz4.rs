@@ -32,9 +32,14 @@ const HEADER_BROKEN: RecordError = RecordError::Corrupt("the lz4 frame header do
 const LINKED: RecordError = RecordError::Corrupt("the lz4 frame has linked blocks, set block independence");
 const BLOCK_BROKEN: RecordError = RecordError::Corrupt("an lz4 block does not decode");
 
-pub(super) fn compress(payload: &[u8]) -> Vec<u8> {
+/// Packs into `out` in blocks that Kafka reads.
+pub(super) fn encoder<W: Write>(out: W) -> FrameEncoder<W> {
     let info = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
-    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    FrameEncoder::with_frame_info(info, out)
+}
+
+pub(super) fn compress(payload: &[u8]) -> Vec<u8> {
+    let mut encoder = encoder(Vec::new());
     encoder.write_all(payload).expect("a Vec takes every write");
     encoder.finish().expect("a Vec takes every write")
 }

@@ -1,6 +1,8 @@
 //! Snappy in xerial's framing (`SnappyOutputStream`, which Kafka uses): a 16-byte header, then blocks, each a
 //! 4-byte big-endian size and a raw snappy block. Without the header the payload is one raw block.
 
+use std::io::{self, Write};
+
 use snap::raw::{Decoder, Encoder, decompress_len};
 
 use crate::RecordError;
@@ -17,16 +19,57 @@ const RATIO_MAX: usize = 64;
 const BROKEN: RecordError = RecordError::Corrupt("the snappy payload does not decode");
 
 pub(super) fn compress(payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_LEN + payload.len() / 2);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSIONS);
-    let mut encoder = Encoder::new();
-    for piece in payload.chunks(BLOCK_BYTES) {
-        let block = encoder.compress_vec(piece).expect("a block of 32 KiB is below snappy's 4 GiB");
-        out.extend_from_slice(&(block.len() as u32).to_be_bytes());
-        out.extend_from_slice(&block);
+    let mut writer = BlockWriter::new(Vec::with_capacity(HEADER_LEN + payload.len() / 2));
+    writer.write(payload).expect("a Vec takes every write");
+    writer.finish().expect("a Vec takes every write")
+}
+
+/// Packs block by block.
+pub(super) struct BlockWriter<W> {
+    out: W,
+    begun: bool,
+    block: Vec<u8>,
+    encoder: Encoder,
+}
+
+impl<W: Write> BlockWriter<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, begun: false, block: Vec::new(), encoder: Encoder::new() }
     }
-    out
+
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block.len()));
+            self.block.extend_from_slice(piece);
+            bytes = rest;
+            if self.block.len() == BLOCK_BYTES {
+                self.end_block()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        if !self.block.is_empty() || !self.begun {
+            self.end_block()?;
+        }
+        Ok(self.out)
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.out.write_all(&MAGIC)?;
+            self.out.write_all(&VERSIONS)?;
+        }
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let block =
+            self.encoder.compress_vec(&self.block).expect("a block of 32 KiB is below snappy's 4 GiB");
+        self.block.clear();
+        self.out.write_all(&(block.len() as u32).to_be_bytes())?;
+        self.out.write_all(&block)
+    }
 }
 
 /// The blocks of a payload, inflated one at a time.

@@ -32,7 +32,10 @@ pub(super) fn partition(
     report: &mut PartitionReport,
 ) -> Result<(), StorageError> {
     let bases = bases(&**disk, directory)?;
-    if bases.is_empty() {
+    // Beside the state of a share group there need not be any record yet.
+    let entries = disk.list(directory).doing("list", directory)?;
+    let is_read = entries.iter().any(|entry| event_log::name_of(&entry.name).is_some());
+    if bases.is_empty() && (!is_read || report.recovery_point > Offset::ZERO) {
         report.find(directory, None, "there is no log file");
     }
     let mut expected: Option<Offset> = None;

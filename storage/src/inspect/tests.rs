@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use records::Codec;
+use records::batch::BatchBuilder;
 use records::ids::Offset;
+use records::{Codec, TimestampType};
 
 use super::{Depth, PartitionReport, dump, inspect, partitions};
 use crate::disk::Disk;
@@ -168,6 +169,19 @@ fn transacted() -> World {
     world
 }
 
+/// A log of which every segment has a key index.
+fn keyed_world() -> World {
+    let mut world =
+        World::with(1, LogConfig { segment_bytes: 1500, index_interval_bytes: 200, ..LogConfig::default() });
+    world.logs().enable_key_index(partition(0)).unwrap();
+    for round in 0..20 {
+        world.append(batch_of(Codec::Zstd, &[NOW + round, NOW + round + 5])).unwrap();
+        world.append(producer_batch(1, 0, round as i32 * 3, 3)).unwrap();
+    }
+    world.clean_restart();
+    world
+}
+
 #[test]
 fn transactions_are_described() {
     let world = transacted();
@@ -212,4 +226,79 @@ fn a_wrong_transaction_index_is_found() {
         );
         assert!(look(&world, Depth::Describe).findings.is_empty());
     }
+}
+
+#[test]
+fn key_indexes_are_described_and_looked_up_record_by_record() {
+    let world = keyed_world();
+    for depth in [Depth::Describe, Depth::Verify] {
+        let report = look(&world, depth);
+        assert_eq!(report.findings, []);
+        assert_eq!(report.key_indexes.len(), report.segments.len());
+        for (index, segment) in report.key_indexes.iter().zip(&report.segments) {
+            assert_eq!((index.base, index.next), (segment.base, segment.end));
+            assert_eq!(index.records, segment.records);
+        }
+    }
+}
+
+#[test]
+fn a_key_index_that_tells_of_another_log_is_found() {
+    // Two logs of the same length, whose keys differ, and a file of one beside the log of the other.
+    let logs = ["a", "b"].map(|key| {
+        let mut world = World::with(1, LogConfig::default());
+        world.logs().enable_key_index(partition(0)).unwrap();
+        for number in 0..50 {
+            let mut builder = BatchBuilder::new(Codec::None, TimestampType::Create);
+            let name = if number == 31 { key } else { "same" };
+            builder.append(NOW, Some(name.as_bytes()), Some(b"v"), &[]);
+            world.append(bytes::BytesMut::from(&builder.build(Offset(0), -1)[..])).unwrap();
+        }
+        world.clean_restart();
+        world
+    });
+    let path = names(&logs[0], ".keyindex")[0].clone();
+    let bytes = logs[1].disk().read(&path).unwrap().unwrap();
+    logs[0].disk().open(&path).unwrap().write_all_at(&bytes, 0).unwrap();
+    let report = look(&logs[0], Depth::Verify);
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    assert!(report.findings[0].what.contains("wrong key hash for offset 31"), "{:?}", report.findings);
+    assert_eq!(look(&logs[0], Depth::Describe).findings, []);
+}
+
+#[test]
+fn no_changed_byte_of_a_key_index_makes_it_wrong_unnoticed() {
+    let world = keyed_world();
+    let path = &names(&world, ".keyindex")[1];
+    let len = world.disk().open(path).unwrap().len().unwrap();
+    let whole = look(&world, Depth::Verify);
+    for position in 0..len {
+        flip(&world, path, position);
+        let report = look(&world, Depth::Verify);
+        // Believed to its end and right, or not believed, or told.
+        let index = &report.key_indexes[1];
+        assert!(
+            !report.findings.is_empty()
+                || *index == whole.key_indexes[1]
+                || index.next < whole.key_indexes[1].next,
+            "byte {position}"
+        );
+        flip(&world, path, position);
+    }
+    assert_eq!(look(&world, Depth::Verify).findings, []);
+}
+
+#[test]
+fn a_partition_that_was_only_read_so_far_is_sound() {
+    let mut world = World::with(1, LogConfig::default());
+    world.logs().open_events(partition(0), 5).unwrap();
+    world.logs().append_events(partition(0), 5, 0, &[bytes::Bytes::from_static(b"event")]).unwrap();
+    assert_eq!(look(&world, Depth::Verify).findings, []);
+    world.append(batch(1)).unwrap();
+    world.clean_restart();
+    let path = &names(&world, ".log")[0];
+    world.disk().remove_file(path).unwrap();
+    assert!(
+        look(&world, Depth::Verify).findings.iter().any(|finding| finding.what == "there is no log file")
+    );
 }

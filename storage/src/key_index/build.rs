@@ -32,6 +32,8 @@ pub(crate) struct KeyIndex {
     segments: BTreeMap<Offset, SegmentKeys>,
     /// The segment that was appended to last.
     active: Option<Offset>,
+    /// Segments that were asked for so far.
+    serial_last: u64,
     /// Whose files may be open, oldest first.
     opened: VecDeque<Offset>,
     /// The keys of one batch.
@@ -49,6 +51,7 @@ impl KeyIndex {
             inflated_max,
             segments: BTreeMap::new(),
             active: None,
+            serial_last: 0,
             opened: VecDeque::new(),
             scratch: Vec::new(),
             limits: Limits::default(),
@@ -65,9 +68,19 @@ impl KeyIndex {
     pub(super) fn of(&mut self, truth: &Truth<'_>) -> &mut SegmentKeys {
         let base = truth.base;
         let path = || join(&self.directory, &file_name(base, SUFFIX));
-        self.segments
-            .entry(base)
-            .or_insert_with(|| SegmentKeys::new(&self.disk, path(), (self.id, base), self.limits))
+        self.segments.entry(base).or_insert_with(|| {
+            self.serial_last += 1;
+            SegmentKeys::new(&self.disk, path(), (self.id, base), (self.serial_last, self.limits))
+        })
+    }
+
+    /// The index of a segment if it is the one that was asked for under this number and still grows.
+    pub(super) fn growing(&mut self, base: Offset, serial: u64) -> Option<&mut SegmentKeys> {
+        self.segments.get_mut(&base).filter(|keys| keys.serial == serial && keys.growing().is_some())
+    }
+
+    pub(super) fn inflated_max(&self) -> usize {
+        self.inflated_max
     }
 
     /// The index of a segment if anybody asked for it.
@@ -237,7 +250,7 @@ impl PartitionLog {
         step
     }
 
-    fn build_step(
+    pub(super) fn build_step(
         &mut self,
         index: &mut KeyIndex,
         cache: &mut KeyCache,
@@ -271,7 +284,7 @@ impl PartitionLog {
     }
 
     /// Indexes a segment to its end; `false` when the step was over before.
-    fn build_segment(
+    pub(super) fn build_segment(
         &mut self,
         index: &mut KeyIndex,
         cache: &mut KeyCache,
@@ -319,7 +332,7 @@ impl PartitionLog {
         Ok(true)
     }
 
-    fn unreadable(&self, error: ReadError) -> StorageError {
+    pub(super) fn unreadable(&self, error: ReadError) -> StorageError {
         let source = match error {
             ReadError::Io(source) => source,
             other => io::Error::other(other),
@@ -329,15 +342,15 @@ impl PartitionLog {
 }
 
 /// What a scan found, on its way into an index.
-struct Pieces<'a> {
-    keys: &'a mut SegmentKeys,
-    end: Offset,
-    written: io::Result<()>,
-    epochs: &'a LeaderEpochs,
+pub(super) struct Pieces<'a> {
+    pub(super) keys: &'a mut SegmentKeys,
+    pub(super) end: Offset,
+    pub(super) written: io::Result<()>,
+    pub(super) epochs: &'a LeaderEpochs,
 }
 
 impl Pieces<'_> {
-    fn take(&mut self, found: Found<'_>) {
+    pub(super) fn take(&mut self, found: Found<'_>) {
         if self.written.is_err() {
             return;
         }

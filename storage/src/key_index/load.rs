@@ -70,8 +70,25 @@ pub(super) fn table(file: &dyn DiskFile, trailer: &Trailer) -> Result<Table, Key
 /// The blocks that a file begins with and that belong to the segment; what follows them is cut off.
 pub(super) fn growing(file: &dyn DiskFile, truth: &Truth<'_>, limits: Limits) -> Result<Growing, KeyFault> {
     let mut growing = Growing::new(truth.from(), limits);
+    growing.blocks = blocks(file, truth)?;
+    if growing.blocks.last().is_some_and(|meta| meta.records < limits.merge_records) {
+        growing.blocks.pop();
+    }
+    if let Some(last) = growing.blocks.last() {
+        growing.pending = Pending::new(last.next, last.leader_epoch, limits);
+        growing.created = true;
+        if file.len()? > last.end() {
+            file.set_len(last.end())?;
+        }
+    }
+    Ok(growing)
+}
+
+/// The blocks that a file begins with and that belong to the segment.
+pub(super) fn blocks(file: &dyn DiskFile, truth: &Truth<'_>) -> Result<Vec<BlockMeta>, KeyFault> {
+    let mut blocks = Vec::new();
     if !has_header(file, truth)? {
-        return Ok(growing);
+        return Ok(blocks);
     }
     let len = file.len()?;
     let mut expected: Option<Expected> = None;
@@ -83,19 +100,9 @@ pub(super) fn growing(file: &dyn DiskFile, truth: &Truth<'_>, limits: Limits) ->
             break;
         }
         expected = Some(next);
-        growing.blocks.push(meta);
+        blocks.push(meta);
     }
-    if growing.blocks.last().is_some_and(|meta| meta.records < limits.merge_records) {
-        growing.blocks.pop();
-    }
-    if let Some(last) = growing.blocks.last() {
-        growing.pending = Pending::new(last.next, last.leader_epoch, limits);
-        growing.created = true;
-        if len > last.end() {
-            file.set_len(last.end())?;
-        }
-    }
-    Ok(growing)
+    Ok(blocks)
 }
 
 /// What the next block must join.
@@ -122,7 +129,7 @@ impl Expected {
     }
 }
 
-fn has_header(file: &dyn DiskFile, truth: &Truth<'_>) -> Result<bool, KeyFault> {
+pub(super) fn has_header(file: &dyn DiskFile, truth: &Truth<'_>) -> Result<bool, KeyFault> {
     let mut bytes = [0; FILE_HEADER_BYTES];
     match file.read_exact_at(&mut bytes, 0) {
         Ok(()) => Ok(is_header_of(&bytes, truth.id, truth.base)),

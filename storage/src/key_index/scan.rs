@@ -6,7 +6,7 @@ use records::{BatchView, Codec, RecordError, key_hash};
 
 use super::KeyedRecord;
 use crate::error::ReadError;
-use crate::log::PartitionLog;
+use crate::log::{KeyBounds, PartitionLog};
 
 /// A piece of the log.
 #[derive(Clone, Copy, Debug)]
@@ -37,36 +37,19 @@ impl PartitionLog {
             return Ok((upper, 0));
         }
         let bytes = slice.read()?;
-        let mut records = Vec::new();
-        let (mut at, mut next) = (0, from);
-        while at < bytes.len() {
-            // The first batch may begin before `from`; the header's offsets are under no CRC.
-            let expected = if at == 0 { next.min(slice.base()) } else { next };
-            let batch = match BatchView::parse(&bytes[at..]) {
-                Ok(batch) if self.fits(&batch, expected) => batch,
-                _ => break,
-            };
-            match keys_of(&batch, inflated_max, true, &mut records) {
-                Ok(()) => visit(Found::Batch {
-                    records: &records,
-                    next: batch.next_offset(),
-                    leader_epoch: batch.leader_epoch(),
-                }),
-                // A header under a wrong CRC cannot be trusted to name the batch's offsets.
-                Err(RecordError::Corrupt(_)) if !batch.crc_is_valid() => break,
-                Err(_) => visit(Found::Damaged { first: batch.base_offset(), last: batch.last_offset() }),
-            }
-            next = batch.next_offset();
-            at += batch.size();
-        }
-        if at < bytes.len() {
-            next = self.skip_key_damage(next, upper, &mut visit)?;
-        }
+        let walked = walk(&bytes, (slice.base(), from), self.key_bounds(), inflated_max, |found| {
+            visit(found);
+            true
+        });
+        let next = match walked {
+            Walked::To(next) => next,
+            Walked::Damage(at) => self.skip_key_damage(at, upper, &mut visit)?,
+        };
         Ok((next, slice.len()))
     }
 
     /// Shows the damage at `offset`, and where it ends.
-    fn skip_key_damage(
+    pub(super) fn skip_key_damage(
         &mut self,
         offset: Offset,
         upper: Offset,
@@ -76,6 +59,52 @@ impl PartitionLog {
         visit(Found::Damaged { first: offset, last: damage.next - 1 });
         Ok(damage.next)
     }
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walked {
+    /// Everything below was shown.
+    To(Offset),
+    /// The same, and the batch that stands there is damaged.
+    Damage(Offset),
+}
+
+/// Shows the batches of a piece of log which begins with the batch at `base` and is read from `from` on, until `visit`
+/// has enough of them.
+pub(super) fn walk(
+    bytes: &[u8],
+    (base, from): (Offset, Offset),
+    bounds: KeyBounds,
+    inflated_max: usize,
+    mut visit: impl FnMut(Found<'_>) -> bool,
+) -> Walked {
+    let mut records = Vec::new();
+    let (mut at, mut next) = (0, from);
+    while at < bytes.len() {
+        // The first batch may begin before `from`; the header's offsets are under no CRC.
+        let expected = if at == 0 { next.min(base) } else { next };
+        let batch = match BatchView::parse(&bytes[at..]) {
+            Ok(batch) if bounds.fit(&batch, expected) => batch,
+            _ => return Walked::Damage(next),
+        };
+        let goes_on = match keys_of(&batch, inflated_max, true, &mut records) {
+            Ok(()) => visit(Found::Batch {
+                records: &records,
+                next: batch.next_offset(),
+                leader_epoch: batch.leader_epoch(),
+            }),
+            // A header under a wrong CRC cannot be trusted to name the batch's offsets.
+            Err(RecordError::Corrupt(_)) if !batch.crc_is_valid() => return Walked::Damage(next),
+            Err(_) => visit(Found::Damaged { first: batch.base_offset(), last: batch.last_offset() }),
+        };
+        next = batch.next_offset();
+        at += batch.size();
+        if !goes_on {
+            break;
+        }
+    }
+    Walked::To(next)
 }
 
 /// The records of a batch with their key hashes; none of a control batch.

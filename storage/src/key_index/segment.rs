@@ -40,6 +40,8 @@ impl Truth<'_> {
 pub(super) struct SegmentKeys {
     pub(super) owner: Owner,
     pub(super) file: LazyFile,
+    /// Tells it from another one of its base offset: compaction may have put other records there.
+    pub(super) serial: u64,
     state: State,
     limits: Limits,
 }
@@ -75,8 +77,13 @@ impl Growing {
 }
 
 impl SegmentKeys {
-    pub(super) fn new(disk: &Arc<dyn Disk>, path: String, owner: Owner, limits: Limits) -> Self {
-        Self { owner, file: LazyFile::new(disk, path), state: State::Unread, limits }
+    pub(super) fn new(
+        disk: &Arc<dyn Disk>,
+        path: String,
+        owner: Owner,
+        (serial, limits): (u64, Limits),
+    ) -> Self {
+        Self { owner, file: LazyFile::new(disk, path), serial, state: State::Unread, limits }
     }
 
     /// Looks at the file, unless somebody did before and the segment is still the same.

@@ -79,6 +79,22 @@ impl PartitionLog {
         Ok(Some(Dirtiness { first_dirty, segments, ratio, is_due }))
     }
 
+    /// The share of new bytes among all that compaction has seen or would see, settings that hold it back aside; `None`
+    /// where the log is not compacted.
+    pub(crate) fn dirty_ratio(&self, cleaned_to: Option<Offset>) -> Option<f64> {
+        if !self.config.compact {
+            return None;
+        }
+        let sealed = self.segments.split_last().map_or(&[][..], |(_, sealed)| sealed);
+        let range = self.log_start..=self.end;
+        let first_dirty = cleaned_to.filter(|offset| range.contains(offset)).unwrap_or(self.log_start);
+        let (mut clean, mut dirty) = (0, 0);
+        for segment in sealed {
+            if segment.base() < first_dirty { clean += segment.size() } else { dirty += segment.size() }
+        }
+        Some(if dirty == 0 { 0.0 } else { dirty as f64 / (clean + dirty) as f64 })
+    }
+
     /// Whether a sealed segment holds records that should have been compacted by now (KIP-354).
     fn is_overdue(&mut self, dirty: usize, active: usize, now_ms: i64) -> Result<bool, StorageError> {
         let until = now_ms.saturating_sub(self.config.max_compaction_lag_ms);

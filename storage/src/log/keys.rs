@@ -1,11 +1,28 @@
 //! What the key index needs to know of a log, and where it hangs on it.
 
+use records::BatchView;
 use records::ids::Offset;
 
 use super::PartitionLog;
 use crate::error::{IoContext, ReadError, StorageError};
 use crate::key_index::{KeyIndex, Truth};
 use crate::segment::Segment;
+use crate::walk;
+
+/// What of a log tells whether a batch's offsets are possible: a copy of it does for what was written so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyBounds {
+    cleaned: Offset,
+    end: Offset,
+}
+
+impl KeyBounds {
+    /// As [`PartitionLog::fits`].
+    pub(crate) fn fit(&self, batch: &BatchView<'_>, expected: Offset) -> bool {
+        walk::follows(batch.base_offset(), expected, self.cleaned)
+            && (batch.base_offset()..self.end).contains(&batch.last_offset())
+    }
+}
 
 impl PartitionLog {
     /// Turns the key index on.
@@ -68,6 +85,16 @@ impl PartitionLog {
             epochs: &self.epochs,
             sealed: next.is_some(),
         }
+    }
+
+    /// Where batches of the log can stand.
+    pub(crate) fn key_bounds(&self) -> KeyBounds {
+        KeyBounds { cleaned: self.cleaned, end: self.end }
+    }
+
+    /// Whether index files were there when the log was opened.
+    pub(crate) fn has_key_files(&self) -> bool {
+        self.has_key_files
     }
 
     /// Where reading a segment must begin to come to `upper` within about `bytes` bytes of batches.

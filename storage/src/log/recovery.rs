@@ -70,6 +70,8 @@ impl PartitionLog {
             snapshots: BTreeSet::new(),
             events: BTreeSet::new(),
             keys: None,
+            has_key_files: false,
+            recovered_bytes: 0,
             dirty: Dirty::default(),
             unsynced_since_ms: None,
             bytes: 0,
@@ -195,6 +197,8 @@ impl PartitionLog {
                 found.entry(base).or_default().txn_index = Some(entry.len);
             } else if let Some(at) = base_of(name, SNAPSHOT) {
                 self.snapshots.insert(at);
+            } else if base_of(name, key_index::SUFFIX).is_some() {
+                self.has_key_files = true;
             } else if let Some(group) = event_log::name_of(name) {
                 self.events.insert(group);
             }
@@ -290,6 +294,7 @@ impl PartitionLog {
                 break;
             }
             let len = segment.size();
+            self.recovered_bytes += len;
             let rebuilt = segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned);
             let (next, broken) = rebuilt.doing("recover", &self.directory)?;
             end = next;
@@ -321,6 +326,11 @@ impl PartitionLog {
         }
         self.end = end;
         Ok(checked_from)
+    }
+
+    /// Bytes that were checked when the log was opened.
+    pub(crate) fn recovered_bytes(&self) -> u64 {
+        self.recovered_bytes
     }
 
     /// Applies the log start that DeleteRecords or retention left; segments below it go later.

@@ -9,6 +9,7 @@ use super::{LeftBy, Part, ShareMachine, Timer};
 use crate::command::{ConnectionId, Fact, Ticket};
 use crate::io::Slice;
 use crate::outbox::{LogTable, Outbox};
+use crate::reply::Effect;
 use crate::share::member::{AfterLoss, LEFT_SESSION_MAX, Loss, Member};
 use crate::share::{ShareConfig, ShareOrder};
 use crate::time::Now;
@@ -18,7 +19,7 @@ impl<S: Slice> ShareMachine<S> {
     pub fn fact(&mut self, now: Now, fact: &Fact, _logs: &LogTable, out: &mut Outbox<S>) {
         self.started.get_or_insert(now.mono);
         match fact {
-            Fact::ShareConfigured(group, config) => self.configure(group, config),
+            Fact::ShareConfigured(group, config) => self.configure(group, config, out),
             Fact::AnswerWritten(ticket) => {
                 self.answer_left(now, *ticket, true);
             }
@@ -99,11 +100,15 @@ impl<S: Slice> ShareMachine<S> {
         self.dirty.extend(state.parts.iter().copied());
     }
 
-    fn configure(&mut self, group: &Arc<str>, config: &Arc<ShareConfig>) {
+    fn configure(&mut self, group: &Arc<str>, config: &Arc<ShareConfig>, out: &mut Outbox<S>) {
         let number = self.group_number(group);
         let Some(state) = self.groups.get_mut(&number) else { return };
+        let keyed = config.order == ShareOrder::Key && state.config.order != ShareOrder::Key;
         state.config = Arc::clone(config);
         for part in state.parts.clone() {
+            if keyed && let Some(part) = self.parts.get(&part) {
+                out.effect(Effect::IndexKeys(part.id));
+            }
             if let Some(open) = self.open_part(part) {
                 open.configure(Arc::clone(config));
             }

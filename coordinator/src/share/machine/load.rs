@@ -9,11 +9,12 @@ use super::{Op, Part, PartState, ShareMachine, Timer};
 use crate::command::OffsetQuery;
 use crate::io::{FoundRecord, IoError, OpId, ShareState, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
+use crate::reply::Effect;
 use crate::share::acknowledge::Acknowledged;
 use crate::share::holders::Survivor;
 use crate::share::member::Loss;
 use crate::share::partition::SharePartition;
-use crate::share::{ShareError, ShareReset};
+use crate::share::{ShareError, ShareOrder, ShareReset};
 use crate::time::{Micros, Now};
 
 /// How long a share-partition whose events the disk refuses rests before it is read again.
@@ -58,7 +59,11 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get_mut(&number) else { return };
         part.state = PartState::Opening(survivors);
         let (partition, generation) = (part.id, part.generation);
-        let group = Arc::clone(&self.groups.get(&part.group).expect("a part goes before its group").name);
+        let group = self.groups.get(&part.group).expect("a part goes before its group");
+        if group.config.order == ShareOrder::Key {
+            out.effect(Effect::IndexKeys(partition));
+        }
+        let group = Arc::clone(&group.name);
         let op = out.submit(Owner::Share, |op| Submission::OpenShareState { op, group, partition });
         self.ops.insert(op, Op::Open(number, generation));
     }

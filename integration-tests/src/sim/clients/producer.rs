@@ -129,7 +129,7 @@ impl Producer {
         }
         let batch = builder.build(records::ids::Offset::ZERO, -1);
         let acks = if self.plan.acks_all { Acks::Synced } else { Acks::Written };
-        let parts = vec![(partition(*index), batch)];
+        let parts = vec![(partition(*index), batch.into())];
         let socket = match self.socket {
             Some(socket) => socket,
             None => *self.socket.insert(turn.connect()),

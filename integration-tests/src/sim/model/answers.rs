@@ -69,7 +69,8 @@ impl Asked {
             let seen = super::seen(std::slice::from_ref(batch)).unwrap_or_default();
             seen.into_iter().map(|seen| seen.number).collect()
         };
-        let parts = produce.parts.iter().map(|(partition, batch)| (*partition, numbers(batch))).collect();
+        let parts =
+            produce.parts.iter().map(|(partition, batch)| (*partition, numbers(&batch.bytes))).collect();
         Self::Produce { parts, synced: produce.acks == Acks::Synced }
     }
 

@@ -4,7 +4,7 @@ use records::Codec;
 use records::ids::{KeyHash, Offset};
 
 use super::super::format::file_header;
-use super::super::{KeyFilter, KeyedRecord};
+use super::super::{KeyFilter, KeyWork, KeyedRecord};
 use super::{TINY, check, hash};
 use crate::disk::Disk;
 use crate::testing::{World, partition};
@@ -51,8 +51,10 @@ fn appends_are_followed_and_sealed_files_are_taken_up_without_reading_the_log() 
     check(&mut world, &records, &filters());
     assert!(world.logs().key_cache_bytes() > 0);
     world.clean_restart();
-    assert_eq!(world.logs().key_index_facts(partition(0)), None);
-    assert!(!world.build_keys(1000).more, "nothing to do while it is off");
+    assert!(
+        !world.key_facts().is_complete(),
+        "it is on, since its files are there, and nobody has looked yet"
+    );
     world.enable_keys(TINY);
     world.sim.fail_reads(Some(".log"));
     let step = world.build_keys(1000);
@@ -63,6 +65,39 @@ fn appends_are_followed_and_sealed_files_are_taken_up_without_reading_the_log() 
     let more = fill(&mut world, 60..70);
     assert!(world.key_facts().is_complete());
     check(&mut world, &[records, more].concat(), &filters());
+}
+
+#[test]
+fn an_index_without_files_is_off_after_a_restart() {
+    let (mut world, records) = filled();
+    world.logs().drop_key_index(partition(0)).unwrap();
+    world.clean_restart();
+    assert_eq!(world.logs().key_index_facts(partition(0)), None);
+    assert!(!world.build_keys(1000).more, "nothing to do while it is off");
+    assert!(matches!(world.logs().key_work(partition(0)), Ok(KeyWork::Nothing)));
+    check(&mut world, &records, &filters());
+}
+
+#[test]
+fn older_segments_are_read_in_jobs_and_the_end_of_the_log_at_once() {
+    let (mut world, records) = filled();
+    world.logs().drop_key_index(partition(0)).unwrap();
+    world.enable_keys(TINY);
+    let (mut in_jobs, mut at_once) = (0, 0);
+    for _ in 0..1000 {
+        match world.logs().key_work(partition(0)).unwrap() {
+            KeyWork::Nothing => break,
+            KeyWork::Stepped(bytes) => at_once += bytes,
+            KeyWork::Run(job) => {
+                let done = job.run();
+                in_jobs += done.bytes();
+                world.logs().key_job_done(done).unwrap();
+            }
+        }
+    }
+    assert!(in_jobs > 5000 && at_once <= 3000, "{in_jobs} bytes in jobs, {at_once} at once");
+    assert!(world.key_facts().is_complete());
+    check(&mut world, &records, &filters());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use records::Codec;
 use records::ids::{KeyHash, Offset};
 
-use super::super::{KeyFilter, KeyedRecord};
+use super::super::{KeyFilter, KeyJob, KeyWork, KeyedRecord};
 use super::{TINY, check, control_batch, hash};
 use crate::testing::{NOW, World, partition};
 use crate::{LogConfig, Origin};
@@ -17,6 +17,8 @@ enum Step {
     Drop,
     Build { bytes: u64 },
     BuildFails,
+    Work,
+    Finish { job: usize },
     Sync,
     DeleteRecords { part: i64 },
     Retention,
@@ -42,6 +44,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Drop),
         6 => (1_u64..3000).prop_map(|bytes| Step::Build { bytes }),
         1 => Just(Step::BuildFails),
+        6 => Just(Step::Work),
+        4 => any::<usize>().prop_map(|job| Step::Finish { job }),
         4 => Just(Step::Sync),
         2 => (0_i64..4).prop_map(|part| Step::DeleteRecords { part }),
         1 => Just(Step::Retention),
@@ -58,6 +62,8 @@ struct Model {
     world: World,
     records: Vec<KeyedRecord>,
     filters: Vec<KeyFilter>,
+    /// Begun, and ended at whatever time and in whatever order.
+    jobs: Vec<KeyJob>,
 }
 
 impl Model {
@@ -74,7 +80,7 @@ impl Model {
             [(0, 1), (1, 2), (2, 3), (9, 16), (777, 1024)].map(|(lane, of)| KeyFilter::lane(lane, of)),
         );
         filters.push(KeyFilter::range(KeyHash(1 << 60), KeyHash(3 << 61)));
-        Self { world: World::with(seed, config), records: Vec::new(), filters }
+        Self { world: World::with(seed, config), records: Vec::new(), filters, jobs: Vec::new() }
     }
 
     fn run(&mut self, step: &Step) {
@@ -106,6 +112,21 @@ impl Model {
                 self.world.sim.fail_writes(1);
                 let _built = self.world.logs().build_key_index(partition(0), 1000);
                 self.world.sim.fail_writes(0);
+            }
+            Step::Work => {
+                match self.world.logs().key_work(partition(0)) {
+                    Ok(KeyWork::Run(job)) => self.jobs.push(job),
+                    Ok(KeyWork::Nothing | KeyWork::Stepped(_)) => {}
+                    // As a step of building.
+                    Err(_) => drop(self.world.logs().key_work(partition(0)).unwrap()),
+                }
+            }
+            Step::Finish { job } => {
+                if !self.jobs.is_empty() {
+                    let job = self.jobs.swap_remove(job % self.jobs.len());
+                    // A file that was removed meanwhile reads as it was, or not at all.
+                    let _taken = self.world.logs().key_job_done(job.run());
+                }
             }
             Step::Sync => {
                 self.world.sync();
@@ -154,6 +175,7 @@ impl Model {
     }
 
     fn restarted(&mut self) {
+        self.jobs.clear();
         let end = self.world.facts().end;
         self.records.retain(|record| record.offset < end);
         self.cut_start();
