@@ -14,7 +14,7 @@ use coordinator::io::{
     ShareStateId, Submission,
 };
 use coordinator::limits::Limits;
-use coordinator::reply::{AcquiredRange, Output, Reply};
+use coordinator::reply::{AcquiredRange, Effect, Output, Reply};
 use coordinator::shard::{Input, Shard};
 use coordinator::share::{ShareConfig, ShareOrder, ShareReset};
 use coordinator::time::{Micros, Mono, Now};
@@ -160,6 +160,8 @@ impl ShareBench {
                 match output {
                     Output::Submit(submission) => queue.push_back(submission),
                     Output::Reply(_, reply) => answer = Some(reply),
+                    // There is no log whose keys could be indexed.
+                    Output::Effect(Effect::IndexKeys(_)) => {}
                     Output::Effect(effect) => panic!("nothing here has the effect {effect:?}"),
                 }
             }
