@@ -84,6 +84,45 @@ async fn p01_the_leader_epoch_of_a_client_is_ignored() {
 }
 
 #[tokio::test]
+async fn p02_acks_0_is_never_answered_and_an_error_closes() {
+    let server = Server::start().await;
+    server.topic("t").await;
+    topic(&server, "compacted", &[("cleanup.policy", "compact")]).await;
+    let mut flipped = batch(Codec::None, 1).to_vec();
+    flipped[70] ^= 1;
+    let mut keyless = BatchBuilder::new(Codec::None, TimestampType::Create);
+    keyless.append(TIME, None, Some(b"v"), &[]);
+    let good = || Some(batch(Codec::None, 1));
+    let bad: [(&str, i32, Option<Bytes>); 7] = [
+        ("t", 9, good()),
+        ("missing", 0, good()),
+        ("t", 0, Some(Bytes::from(flipped))),
+        ("t", 0, Some(Bytes::new())),
+        ("t", 0, None),
+        ("t", 0, Some(with_attributes(&batch(Codec::None, 1), 0x10))),
+        ("compacted", 0, Some(keyless.build(Offset(0), -1))),
+    ];
+    let mut stored = 0;
+    for version in VERSIONS {
+        for (name, index, batch) in &bad {
+            let mut client = Client::new(&server).await;
+            for _ in 0..2 {
+                let request = request(&server, version, &[("t", vec![(0, good())])]).with_acks(0);
+                client.send(version, &request).await;
+                stored += 1;
+            }
+            // The next answer is that to the next request, and what was sent before it is stored.
+            assert_eq!(end(&mut client, "t").await, stored, "v{version}");
+            let request = request(&server, version, &[(name, vec![(*index, batch.clone())])]).with_acks(0);
+            client.send(version, &request).await;
+            client.closes().await;
+        }
+    }
+    assert_eq!(end(&mut Client::new(&server).await, "t").await, stored, "nothing of the bad ones");
+    assert_eq!(end(&mut Client::new(&server).await, "compacted").await, 0);
+}
+
+#[tokio::test]
 async fn p03_other_acks_than_these_three_are_refused() {
     let server = Server::start().await;
     server.topic("t").await;

@@ -49,6 +49,11 @@ impl Client {
         answer
     }
 
+    /// The broker ends this connection without another answer.
+    pub async fn closes(mut self) {
+        self.raw.closes().await;
+    }
+
     /// Sends a flexible request whose body is written by hand, and gives a reader behind the answer's header.
     pub async fn call_raw(&mut self, key: i16, version: i16, body: &Body) -> Answer {
         self.correlation += 1;
