@@ -28,6 +28,9 @@ pub(crate) const FILES: [&str; 4] = [".index", ".timeindex", txn::SUFFIX, ".log"
 /// Suffixes of what may stand beside a segment and can be made again from it: it goes with the file that it speaks of.
 pub(crate) const SIDECARS: [&str; 1] = [key_index::SUFFIX];
 
+/// Suffix of what is not written to its end; a start removes it.
+pub(crate) const UNFINISHED: &str = ".tmp";
+
 /// The files of one segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -359,6 +362,28 @@ impl Segment {
         self.indexes_fit = true;
         self.seal()?;
         Ok((next, broken))
+    }
+
+    /// Rebuilds both indexes beside the old ones, durably, and then puts them in their place: an index that was begun and
+    /// not ended would look like a whole one, and of this segment nobody reads the log again.
+    pub(crate) fn replace_indexes(&mut self, interval: u64) -> io::Result<()> {
+        let names =
+            [".index", ".timeindex"].map(|suffix| join(&self.directory, &file_name(self.base, suffix)));
+        let [offsets, times] =
+            names.each_ref().map(|name| LazyFile::new(&self.disk, format!("{name}{UNFINISHED}")));
+        self.offsets = OffsetIndex::new(self.base, offsets, 0);
+        self.times = TimeIndex::new(self.base, times, 0);
+        self.rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX)?;
+        for file in self.index_files()? {
+            file.sync_data()?;
+        }
+        for name in &names {
+            self.disk.rename(&format!("{name}{UNFINISHED}"), name)?;
+        }
+        let [offsets, times] = names.map(|name| LazyFile::new(&self.disk, name));
+        self.offsets = OffsetIndex::new(self.base, offsets, self.offsets.bytes());
+        self.times = TimeIndex::new(self.base, times, self.times.bytes());
+        Ok(())
     }
 
     /// Checks the last indexed stretch of a segment that was closed in order and takes up where it ended.

@@ -47,12 +47,14 @@ impl OffsetIndex {
         }
         let relative = u32::try_from(offset - self.base).unwrap_or(u32::MAX);
         let entry = self.entries.last_where(|entry| decode(entry).0 <= relative)?;
-        Ok(entry.map(|entry| self.absolute(&entry)))
+        // Where a damaged index does not ascend a search can end at any entry.
+        Ok(entry.filter(|entry| decode(entry).0 <= relative).map(|entry| self.absolute(&entry)))
     }
 
     /// The highest indexed position at or below `position`, 0 when there is none.
     pub(crate) fn floor_position(&mut self, position: u64) -> io::Result<u64> {
-        Ok(self.entries.last_where(|entry| decode(entry).1 <= position)?.map_or(0, |entry| decode(&entry).1))
+        let entry = self.entries.last_where(|entry| decode(entry).1 <= position)?;
+        Ok(entry.map_or(0, |entry| decode(&entry).1).min(position))
     }
 
     /// Last offset and position of the first indexed batch above `position`.
@@ -62,7 +64,7 @@ impl OffsetIndex {
             return Ok(None);
         }
         let entry = self.entries.entry(behind)?;
-        Ok(Some(self.absolute(&entry)))
+        Ok(Some(self.absolute(&entry)).filter(|(_, found)| *found > position))
     }
 
     /// Last offset and position of the last entry.

@@ -18,9 +18,9 @@ use crate::event_log;
 use crate::index::txn;
 use crate::key_index;
 use crate::leader_epochs::LeaderEpochs;
-use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX, WALK_WINDOW_BYTES};
-use crate::producer_state::{ProducerState, SNAPSHOT};
-use crate::segment::{Found, Segment, base_of};
+use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX};
+use crate::producer_state::{ProducerState, SIDECAR, SNAPSHOT};
+use crate::segment::{Found, Segment, UNFINISHED, base_of};
 use crate::walk;
 
 /// How a log was left, as the checkpoints say.
@@ -34,6 +34,8 @@ pub(crate) struct OpenAs {
     pub(crate) log_start: Option<Offset>,
     /// Compaction may have left holes below.
     pub(crate) cleaned: Option<Offset>,
+    /// Whether the directory tells of which topic it is.
+    pub(crate) names_topic: bool,
     /// Where the log ended.
     pub(crate) end: Option<Offset>,
     /// The broker's epoch.
@@ -73,6 +75,7 @@ impl PartitionLog {
             has_key_files: false,
             recovered_bytes: 0,
             dirty: Dirty::default(),
+            syncs: VecDeque::new(),
             unsynced_since_ms: None,
             bytes: 0,
             poisoned: false,
@@ -87,10 +90,10 @@ impl PartitionLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
             Err(error) => return Err(error).doing("list", &log.directory),
         };
-        if log.set_aside_stray()? {
-            return Ok(log);
-        }
         log.present = true;
+        if !left.names_topic {
+            log.write_partition_metadata()?;
+        }
         if swap::settle(&**disk, &log.directory, &entries)? {
             entries = disk.list(&log.directory).doing("list", &log.directory)?;
         }
@@ -118,24 +121,6 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// A directory that another topic left under this name is kept under another one.
-    fn set_aside_stray(&mut self) -> Result<bool, StorageError> {
-        match stored_topic_id(&*self.disk, &self.directory)? {
-            Some(topic) if topic == self.id.topic => Ok(false),
-            Some(topic) => {
-                let aside = format!("{}.{:?}{STRAY}", self.directory, topic);
-                tracing::warn!(self.directory, aside, "directory belongs to another topic, set aside");
-                self.disk.rename(&self.directory, &aside).doing("rename", &self.directory)?;
-                self.disk.sync_dir("").doing("sync", "the data directory")?;
-                Ok(true)
-            }
-            None => {
-                self.write_partition_metadata()?;
-                Ok(false)
-            }
-        }
-    }
-
     fn load(&mut self, entries: &[Entry], left: &OpenAs) -> Result<(), StorageError> {
         self.collect(entries)?;
         let recovered_from = if left.clean { self.resume(left)? } else { None };
@@ -150,7 +135,7 @@ impl PartitionLog {
         };
         self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
         self.apply_log_start(left)?;
-        self.epochs.truncate_to(self.end);
+        let is_cut = self.epochs.truncate_to(self.end);
         self.cut_snapshots()?;
         if is_recovered {
             let unsynced_from = left.recovery_point.unwrap_or(Offset::ZERO).max(epochs_from);
@@ -158,11 +143,21 @@ impl PartitionLog {
         }
         // Nothing says of the indexes of what was recovered that they are whole.
         let stale = self.stale_txn_indexes(if is_recovered { epochs_from } else { self.end })?;
-        let epochs_from = if self.epochs.latest().is_none() { Offset::ZERO } else { epochs_from };
-        self.rebuild_state(epochs_from, &stale)?;
+        // Where there is no record there is no epoch to find, however much lies below the log start.
+        let is_unknown = self.epochs.latest().is_none() && self.log_start < self.end;
+        let epochs_from = if is_unknown { Offset::ZERO } else { epochs_from };
+        let producers_from = self.rebuild_state(epochs_from, &stale)?;
+        let active = self.segments.last().map_or(self.end, Segment::base);
+        if is_recovered && producers_from < active {
+            // A snapshot was lost: without another one each recovery would read from there on again.
+            self.write_snapshot();
+        }
         // Not before: they may tell what no snapshot does.
         self.remove_segments_below_start()?;
         self.epochs.truncate_from(self.log_start);
+        if is_cut {
+            self.write_epochs()?;
+        }
         match self.epochs.latest() {
             Some(found) if found > self.leader_epoch => Err(StorageError::EpochAhead {
                 log: self.directory.clone(),
@@ -186,7 +181,7 @@ impl PartitionLog {
             let suffixes = [".index", ".timeindex", txn::SUFFIX, key_index::SUFFIX];
             let index = suffixes.into_iter().find_map(|suffix| base_of(name, suffix));
             let orphan = index.is_some_and(|base| !found.contains_key(&base));
-            if orphan || name.ends_with(".tmp") {
+            if orphan || name.ends_with(UNFINISHED) {
                 let path = join(&self.directory, name);
                 self.disk.remove_file(&path).doing("remove", &path)?;
             } else if let Some(base) = base_of(name, ".index") {
@@ -201,6 +196,12 @@ impl PartitionLog {
                 self.has_key_files = true;
             } else if let Some(group) = event_log::name_of(name) {
                 self.events.insert(group);
+            }
+        }
+        for entry in entries {
+            if base_of(&entry.name, SIDECAR).is_some_and(|at| !self.snapshots.contains(&at)) {
+                let path = join(&self.directory, &entry.name);
+                self.disk.remove_file(&path).doing("remove", &path)?;
             }
         }
         for (base, found) in found {
@@ -243,13 +244,10 @@ impl PartitionLog {
                 continue;
             }
             tracing::warn!(log = segment.log_path(), "index does not fit its log, rebuilding it");
-            let rebuilt = segment.rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX);
-            rebuilt.doing("rebuild", &self.directory)?;
             // They lie below the recovery point: the next start will not look at them again.
-            for file in segment.index_files().doing("write", &self.directory)? {
-                file.sync_data().doing("sync", &self.directory)?;
-            }
+            segment.replace_indexes(interval).doing("rebuild an index of", &self.directory)?;
             segment.close();
+            self.dirty.directories.insert(self.directory.clone());
         }
         Ok(())
     }
@@ -289,7 +287,9 @@ impl PartitionLog {
         let mut cut = false;
         for index in from..self.segments.len() {
             let segment = &mut self.segments[index];
-            if index > from && !walk::follows(segment.base(), end, cleaned) {
+            // What is deleted may be gone in part: that is no gap.
+            let joins = segment.base() <= self.log_start || walk::follows(segment.base(), end, cleaned);
+            if index > from && !joins {
                 tracing::error!(log = self.directory, %end, next = %segment.base(), "segments do not join, cut");
                 break;
             }
@@ -374,6 +374,14 @@ pub(super) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
         at += bytes.len() as u64;
     }
     file.sync_data()
+}
+
+/// A directory that another topic left under this name is kept under another one.
+pub(crate) fn set_aside(disk: &dyn Disk, directory: &str, topic: TopicId) -> Result<(), StorageError> {
+    let aside = format!("{directory}.{topic:?}{STRAY}");
+    tracing::warn!(directory, aside, "directory belongs to another topic, set aside");
+    disk.rename(directory, &aside).doing("rename", directory)?;
+    disk.sync_dir("").doing("sync", "the data directory")
 }
 
 /// The topic id in a directory's `partition.metadata`.

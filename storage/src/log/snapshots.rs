@@ -18,9 +18,10 @@ impl PartitionLog {
         if self.snapshots.contains(&self.end) {
             return;
         }
+        // The sidecar first: a kill between the two must not leave a snapshot that knows less than the log does.
         let files = [
-            (SNAPSHOT, producer_state::encode(&self.producers)),
             (SIDECAR, producer_state::encode_sidecar(&self.producers)),
+            (SNAPSHOT, producer_state::encode(&self.producers)),
         ];
         for (suffix, bytes) in files {
             let path = join(&self.directory, &file_name(self.end, suffix));
@@ -96,12 +97,13 @@ impl PartitionLog {
     }
 
     /// Rebuilds producers, leader epochs and, of the segments at these bases, the transaction indexes: the newest good
-    /// snapshot, then the batch headers behind it. Headers below `epochs_from` are covered by the epoch checkpoint.
+    /// snapshot, then the batch headers behind it. Headers below `epochs_from` are covered by the epoch checkpoint. From
+    /// which offset on batches were needed for the producers.
     pub(super) fn rebuild_state(
         &mut self,
         epochs_from: Offset,
         stale: &BTreeSet<Offset>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<Offset, StorageError> {
         let first = self.segments.first().map_or(self.end, Segment::base);
         let newest = self.load_snapshot(Offset::MAX)?;
         let (mut state, producers_from) = newest.unwrap_or((ProducerState::default(), first));
@@ -127,7 +129,8 @@ impl PartitionLog {
         self.epochs = epochs;
         replayed?;
         self.producers = state;
-        self.write_aborted(aborted)
+        self.write_aborted(aborted)?;
+        Ok(producers_from)
     }
 
     /// The newest good snapshot at or below `limit`, with its offset; those that are not good are removed.

@@ -33,6 +33,14 @@ impl Dirty {
     }
 }
 
+/// A sync that has begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    number: u64,
+    end: Offset,
+    is_done: bool,
+}
+
 impl PartitionLog {
     /// Takes what a sync must reach; the log counts as clean until the next write. `None` when there is nothing. What is
     /// taken must be synced in the order in which it was taken.
@@ -70,6 +78,25 @@ impl PartitionLog {
         }
     }
 
+    /// A sync begins of everything below `end`; its number.
+    pub(crate) fn sync_begins(&mut self, end: Offset) -> u64 {
+        let number = self.syncs.front().map_or(0, |first| first.number) + self.syncs.len() as u64;
+        self.syncs.push_back(Begun { number, end, is_done: false });
+        number
+    }
+
+    /// The sync of that number has come back: up to where the log is durable now. What an earlier one is to reach still
+    /// counts as not durable, whatever the later ones say.
+    pub(crate) fn sync_ended(&mut self, number: u64) -> Offset {
+        if let Some(begun) = self.syncs.iter_mut().find(|begun| begun.number == number) {
+            begun.is_done = true;
+        }
+        while let Some(begun) = self.syncs.pop_front_if(|begun| begun.is_done) {
+            self.synced(begun.end);
+        }
+        self.synced
+    }
+
     /// A sync that began when the log ended at `end` has come back.
     pub(crate) fn synced(&mut self, end: Offset) -> Offset {
         self.synced = self.synced.max(end);
@@ -102,6 +129,13 @@ impl PartitionLog {
 
     pub(crate) fn dirty(&mut self) -> &mut Dirty {
         &mut self.dirty
+    }
+
+    /// Writes the epochs down here and now. They go with the next sync too: one that is under way may tell of fewer.
+    pub(crate) fn write_epochs(&self) -> Result<(), StorageError> {
+        let Some(text) = self.epochs.unwritten() else { return Ok(()) };
+        let path = join(&self.directory, leader_epochs::FILE);
+        self.disk.write_atomic(&path, text.as_bytes()).doing("write", &path)
     }
 
     /// Ends all writing: seals, snapshots. The files that must be synced then.
