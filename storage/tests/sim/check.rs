@@ -180,7 +180,8 @@ impl World {
         let model = &self.models[index];
         let (id, name, start, end) = (model.id, model.directory(), model.start, model.end);
         let hash = |record: &Sent| record.key.as_ref().map(|key| key_hash(key.as_bytes()));
-        let from = self.random.between(start, end);
+        // What a lost checkpoint brings back was deleted when its keys were indexed.
+        let from = self.random.between(start.max(model.epochs_from).min(end), end);
         let upper = self.random.between(from, end);
         let wanted: Vec<KeyedRecord> = shown
             .range(from..upper)
