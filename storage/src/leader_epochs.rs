@@ -65,9 +65,24 @@ impl LeaderEpochs {
         }
     }
 
+    /// Adds what was found of records below all that is known.
+    pub(crate) fn put_below(&mut self, below: Self) {
+        let mut entries = below.entries;
+        let known = std::mem::take(&mut self.entries);
+        let newest = entries.last().map(|last| last.epoch);
+        entries.extend(known.into_iter().filter(|entry| newest.is_none_or(|newest| entry.epoch > newest)));
+        self.dirty |= newest.is_some();
+        self.entries = entries;
+    }
+
     /// The newest epoch that a record bears.
     pub(crate) fn latest(&self) -> Option<i32> {
         self.entries.last().map(|entry| entry.epoch)
+    }
+
+    /// Where the first known epoch begins.
+    pub(crate) fn first_start(&self) -> Option<Offset> {
+        self.entries.first().map(|entry| entry.start)
     }
 
     /// Where the latest epoch begins.

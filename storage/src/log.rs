@@ -119,6 +119,7 @@ pub(crate) struct PartitionLog {
     producers: ProducerState,
     epochs: LeaderEpochs,
     snapshots: BTreeSet<Offset>,
+    bytes_since_snapshot: u64,
     events: BTreeSet<u64>,
     /// The key index, where it is on.
     keys: Option<Box<KeyIndex>>,
@@ -210,6 +211,7 @@ impl PartitionLog {
         self.epochs.assign(self.leader_epoch, header.base);
         self.end = header.next();
         self.bytes += header.size;
+        self.bytes_since_snapshot += header.size;
         self.changed = true;
         self.touched = true;
         Ok(Appended {

@@ -155,7 +155,10 @@ impl Logs {
         }
         let wanted = PartitionToOpen { id, topic: topic_name.to_owned(), config };
         let log = self.read_in(&wanted)?;
-        self.take_in(wanted, log)
+        let mut lowered = BTreeSet::new();
+        let facts = self.take_in(wanted, log, &mut lowered)?;
+        self.write_lowered(&lowered)?;
+        Ok(facts)
     }
 
     /// Opens partitions that are not open, several at a time: a start waits for their reads beside each other. What is
@@ -165,10 +168,12 @@ impl Logs {
         partitions: Vec<PartitionToOpen>,
     ) -> Result<Vec<LogFacts>, StorageError> {
         let mut facts = Vec::with_capacity(partitions.len());
+        let mut lowered = BTreeSet::new();
         let mut partitions = partitions.into_iter();
         loop {
             let some: Vec<PartitionToOpen> = partitions.by_ref().take(OPEN_AT_ONCE).collect();
             if some.is_empty() {
+                self.write_lowered(&lowered)?;
                 return Ok(facts);
             }
             let next = AtomicUsize::new(0);
@@ -195,7 +200,7 @@ impl Logs {
             });
             read.sort_unstable_by_key(|(index, _)| *index);
             for (partition, (_, log)) in some.into_iter().zip(read) {
-                facts.push(self.take_in(partition, log?)?);
+                facts.push(self.take_in(partition, log?, &mut lowered)?);
             }
         }
     }
@@ -237,6 +242,7 @@ impl Logs {
         &mut self,
         wanted: PartitionToOpen,
         log: Option<PartitionLog>,
+        lowered: &mut BTreeSet<&'static str>,
     ) -> Result<LogFacts, StorageError> {
         let mut log = match log {
             Some(log) => log,
@@ -252,7 +258,7 @@ impl Logs {
         if log.has_key_files() {
             log.enable_keys(self.options.inflated_bytes_max);
         }
-        self.lower_checkpoints(&name, facts.end)?;
+        lowered.extend(self.lower_checkpoints(&name, &facts));
         let cleaning = CleaningFacts::default();
         self.logs.insert(wanted.id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
         self.note_flush_policy(wanted.id);
@@ -260,15 +266,29 @@ impl Logs {
     }
 
     /// Where a log was cut, what comes next was neither synced nor compacted, whatever is written of what stood there
-    /// before.
-    fn lower_checkpoints(&mut self, name: &LogName, end: Offset) -> Result<(), StorageError> {
-        for (file, offsets) in [
-            (checkpoints::RECOVERY_POINT, &mut self.recovery_points),
-            (checkpoints::HOLES, &mut self.holes),
-            (checkpoints::CLEANED, &mut self.cleaned),
+    /// before; and what was made anew of its indexes is not synced yet. The files that must be written.
+    fn lower_checkpoints(&mut self, name: &LogName, facts: &LogFacts) -> BTreeSet<&'static str> {
+        let mut lowered = BTreeSet::new();
+        for (file, offsets, bound) in [
+            (checkpoints::RECOVERY_POINT, &mut self.recovery_points, facts.synced),
+            (checkpoints::HOLES, &mut self.holes, facts.end),
+            (checkpoints::CLEANED, &mut self.cleaned, facts.end),
         ] {
-            if let Some(offset) = offsets.get_mut(name).filter(|offset| **offset > end) {
-                *offset = end;
+            if let Some(offset) = offsets.get_mut(name).filter(|offset| **offset > bound) {
+                *offset = bound;
+                lowered.insert(file);
+            }
+        }
+        lowered
+    }
+
+    fn write_lowered(&self, lowered: &BTreeSet<&'static str>) -> Result<(), StorageError> {
+        for (file, offsets) in [
+            (checkpoints::RECOVERY_POINT, &self.recovery_points),
+            (checkpoints::HOLES, &self.holes),
+            (checkpoints::CLEANED, &self.cleaned),
+        ] {
+            if lowered.contains(file) {
                 checkpoints::write(&**self.data_dir.disk(), file, offsets)?;
             }
         }

@@ -67,6 +67,37 @@ impl OffsetIndex {
         Ok(Some(self.absolute(&entry)).filter(|(_, found)| *found > position))
     }
 
+    /// How many entries tell of batches that end below `point`, and the last of them; `None` where they do not ascend
+    /// or point behind `size`.
+    #[expect(clippy::type_complexity, reason = "a count and an entry as elsewhere here")]
+    pub(crate) fn sound_below(
+        &mut self,
+        point: Offset,
+        size: u64,
+    ) -> io::Result<Option<(u32, Option<(Offset, u64)>)>> {
+        let (mut count, mut last, mut sound) = (0, None, true);
+        let base = self.base;
+        self.entries.each_from(0, |entry| {
+            let (relative, position) = decode(entry);
+            let found = (base + i64::from(relative), position);
+            if found.0 >= point {
+                return false;
+            }
+            // The first batch has no entry: what speaks of it is a part of the file that was lost.
+            sound = relative > 0
+                && (1..size).contains(&position)
+                && last.is_none_or(|before: (Offset, u64)| before.0 < found.0 && before.1 < found.1);
+            count += 1;
+            last = Some(found);
+            sound
+        })?;
+        Ok(sound.then_some((count, last)))
+    }
+
+    pub(crate) fn truncate(&mut self, count: u32) -> io::Result<()> {
+        self.entries.truncate(count)
+    }
+
     /// Last offset and position of the last entry.
     pub(crate) fn last(&mut self) -> io::Result<Option<(Offset, u64)>> {
         let entry = self.entries.last()?;

@@ -45,6 +45,15 @@ pub(crate) struct OpenAs {
     pub(crate) rewrite: bool,
 }
 
+/// What was checked when a log was opened.
+#[derive(Clone, Copy, Debug)]
+struct Checked {
+    /// The base of the segment in which it begins.
+    segment: Offset,
+    /// The first offset.
+    from: Offset,
+}
+
 impl PartitionLog {
     /// Opens what is on the disk; nothing there is an empty log.
     pub(crate) fn open(
@@ -70,6 +79,7 @@ impl PartitionLog {
             producers: ProducerState::default(),
             epochs: LeaderEpochs::default(),
             snapshots: BTreeSet::new(),
+            bytes_since_snapshot: 0,
             events: BTreeSet::new(),
             keys: None,
             has_key_files: false,
@@ -126,13 +136,16 @@ impl PartitionLog {
         let recovered_from = if left.clean { self.resume(left)? } else { None };
         self.changed = !left.clean || recovered_from.is_some();
         let is_recovered = self.changed;
-        let epochs_from = match (left.clean, recovered_from) {
-            (true, None) => self.end,
-            (_, from) => {
-                let from = from.unwrap_or_else(|| self.segment_below(left.recovery_point));
-                self.recover(from, left.rewrite)?
+        let checked = match (left.clean, recovered_from) {
+            (true, None) => Checked { segment: self.end, from: self.end },
+            // Its files do not fit together: what was synced in it is not to be relied on.
+            (true, Some(from)) => self.recover(from, Offset::ZERO, left.rewrite)?,
+            (false, _) => {
+                let point = left.recovery_point.unwrap_or(Offset::ZERO);
+                self.recover(self.segment_below(point), point, left.rewrite)?
             }
         };
+        let epochs_from = checked.from;
         self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
         self.apply_log_start(left)?;
         let is_cut = self.epochs.truncate_to(self.end);
@@ -142,11 +155,15 @@ impl PartitionLog {
             self.secure_snapshots(unsynced_from, left.rewrite)?;
         }
         // Nothing says of the indexes of what was recovered that they are whole.
-        let stale = self.stale_txn_indexes(if is_recovered { epochs_from } else { self.end })?;
+        let stale = self.stale_txn_indexes(checked.segment)?;
+        let aborted_from = stale
+            .first()
+            .map_or(self.end, |base| if *base == checked.segment { checked.from } else { *base });
         // Where there is no record there is no epoch to find, however much lies below the log start.
         let is_unknown = self.epochs.latest().is_none() && self.log_start < self.end;
         let epochs_from = if is_unknown { Offset::ZERO } else { epochs_from };
-        let producers_from = self.rebuild_state(epochs_from, &stale)?;
+        self.find_epochs_below()?;
+        let producers_from = self.rebuild_state(epochs_from, &stale, aborted_from)?;
         let active = self.segments.last().map_or(self.end, Segment::base);
         if is_recovered && producers_from < active {
             // A snapshot was lost: without another one each recovery would read from there on again.
@@ -166,6 +183,17 @@ impl PartitionLog {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Where a log start was lost, the epochs that were forgotten with what lay below it are looked up again.
+    fn find_epochs_below(&mut self) -> Result<(), StorageError> {
+        let Some(first) = self.epochs.first_start().filter(|first| *first > self.log_start) else {
+            return Ok(());
+        };
+        let mut below = LeaderEpochs::default();
+        self.replay(self.log_start, first, |_, header, _| below.assign(header.leader_epoch, header.base))?;
+        self.epochs.put_below(below);
+        Ok(())
     }
 
     /// Sorts the directory's files; what a crash left half made is removed.
@@ -269,18 +297,23 @@ impl PartitionLog {
 
     /// The segment that holds the last offset below the recovery point: of a segment that ends just there the log is
     /// synced, but its indexes may not be.
-    fn segment_below(&self, recovery_point: Option<Offset>) -> usize {
-        let point = recovery_point.unwrap_or(Offset::ZERO);
+    fn segment_below(&self, point: Offset) -> usize {
         self.segments.partition_point(|segment| segment.base() < point).saturating_sub(1)
     }
 
-    /// Checks every batch from segment `from` on, rebuilds those segments' indexes, and cuts at the first bytes
-    /// that are no valid batch. The base offset of what was checked.
-    fn recover(&mut self, from: usize, rewrite: bool) -> Result<Offset, StorageError> {
+    /// Checks every batch from `point` on, which lies in segment `from`, rebuilds the indexes of what is checked, and cuts
+    /// at the first bytes that are no valid batch. Where it cannot be told where `point` is, or all is to be written
+    /// again, the whole segment is checked.
+    fn recover(&mut self, from: usize, point: Offset, rewrite: bool) -> Result<Checked, StorageError> {
         let interval = self.config.index_interval_bytes;
         let cleaned = self.cleaned;
         self.rebuild_indexes(from)?;
-        let checked_from = self.segments.get(from).map_or(self.end, Segment::base);
+        let mut resumed = None;
+        if !rewrite && let Some(segment) = self.segments.get_mut(from) {
+            resumed = segment.resume_at(point, interval, cleaned).doing("read", &self.directory)?;
+        }
+        let segment = self.segments.get(from).map_or(self.end, Segment::base);
+        let checked_from = if resumed.is_some() { point } else { segment };
         self.synced = checked_from;
         let mut end = checked_from;
         let mut kept = from;
@@ -294,8 +327,12 @@ impl PartitionLog {
                 break;
             }
             let len = segment.size();
-            self.recovered_bytes += len;
-            let rebuilt = segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned);
+            let position = resumed.take().unwrap_or(0);
+            self.recovered_bytes += len - position;
+            let rebuilt = match position {
+                0 => segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned),
+                _ => segment.rebuild_from(point, position, interval, cleaned),
+            };
             let (next, broken) = rebuilt.doing("recover", &self.directory)?;
             end = next;
             kept = index + 1;
@@ -325,7 +362,7 @@ impl PartitionLog {
             self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
         }
         self.end = end;
-        Ok(checked_from)
+        Ok(Checked { segment, from: checked_from })
     }
 
     /// Bytes that were checked when the log was opened.

@@ -1,4 +1,4 @@
-//! Producer snapshots of a log: written at every roll and at the end, read when it is opened.
+//! Producer snapshots of a log: written at every roll, with a sync now and then, and at the end; read when it is opened.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +15,7 @@ use crate::segment::{Segment, file_name};
 impl PartitionLog {
     /// Writes the state as of the log's end. Not being able to costs a longer recovery, so it is no error.
     pub(super) fn write_snapshot(&mut self) {
+        self.bytes_since_snapshot = 0;
         if self.snapshots.contains(&self.end) {
             return;
         }
@@ -103,6 +104,7 @@ impl PartitionLog {
         &mut self,
         epochs_from: Offset,
         stale: &BTreeSet<Offset>,
+        aborted_from: Offset,
     ) -> Result<Offset, StorageError> {
         let first = self.segments.first().map_or(self.end, Segment::base);
         let newest = self.load_snapshot(Offset::MAX)?;
@@ -111,8 +113,8 @@ impl PartitionLog {
             state.adopt_open(&self.replay_from_start(producers_from, &mut Aborted::new())?);
         }
         let mut aborted: Aborted = stale.iter().map(|base| (*base, Vec::new())).collect();
-        if let Some(&base) = stale.first().filter(|base| **base < producers_from) {
-            self.replay_aborted(base, producers_from, &mut aborted)?;
+        if aborted_from < producers_from {
+            self.replay_aborted(aborted_from, producers_from, &mut aborted)?;
         }
         let mut epochs = std::mem::take(&mut self.epochs);
         let replayed = self.replay(producers_from.min(epochs_from), self.end, |segment, header, marker| {

@@ -9,12 +9,15 @@ use super::PartitionLog;
 use crate::disk::{DiskFile, join};
 use crate::error::{IoContext, StorageError};
 use crate::leader_epochs;
-use crate::options::{FlushPolicy, SYNC_FILES_MAX};
+use crate::options::{FlushPolicy, SNAPSHOT_EVERY_BYTES, SYNC_FILES_MAX};
 
 /// What a sync must reach, besides the active segment's log file.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     pub(crate) log: bool,
+    /// Whether the active segment's index of aborted transactions has grown: below the recovery point nobody looks for
+    /// what it does not tell.
+    pub(crate) txn_index: bool,
     pub(crate) files: Vec<Arc<dyn DiskFile>>,
     pub(crate) directories: BTreeSet<String>,
     /// The leader epochs' file and what it must say: nothing counts as synced before it does, since recovery reads no
@@ -56,11 +59,19 @@ impl PartitionLog {
         if self.dirty.is_clean() {
             return Ok(None);
         }
+        // Less often than a segment is rolled it would be of no use.
+        let often = SNAPSHOT_EVERY_BYTES.min(self.config.segment_limit() / 8);
+        if self.bytes_since_snapshot >= often && self.dirty.log {
+            self.write_snapshot();
+        }
         if self.dirty.log
             && let Some(active) = self.segments.last_mut()
         {
             let file = active.log_file().doing("open", &self.directory)?;
             self.dirty.files.push(Arc::clone(file));
+            if std::mem::take(&mut self.dirty.txn_index) {
+                self.dirty.files.extend(active.txn_index_file().doing("open", &self.directory)?);
+            }
         }
         self.unsynced_since_ms = None;
         Ok(Some((self.end, std::mem::take(&mut self.dirty))))
