@@ -49,7 +49,8 @@ pub(crate) fn write(disk: &dyn Disk, file: &str, offsets: &OffsetCheckpoint) -> 
 
 /// A checkpoint's content; `None` where it is none. An empty file is one that was never written.
 pub(crate) fn parse(text: &str) -> Option<OffsetCheckpoint> {
-    let mut lines = text.lines();
+    // Cut short within its last number it would read as another one.
+    let mut lines = text.strip_suffix('\n')?.lines();
     if lines.next()? != "0" {
         return None;
     }

@@ -220,6 +220,8 @@ impl Logs {
     fn begin_swap(&mut self, job: &mut CleanJob, new: Replacement) -> Result<bool, StorageError> {
         let open = self.logs.get_mut(&job.partition()).ok_or(StorageError::UnknownPartition)?;
         let end = job.plan.end();
+        // Where an epoch began, its batches tell no more once they are compacted away.
+        open.log.write_epochs()?;
         if open.log.holes_below() < end {
             self.holes.insert(open.name.clone(), end);
             checkpoints::write(&**self.data_dir.disk(), checkpoints::HOLES, &self.holes)?;

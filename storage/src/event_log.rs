@@ -6,7 +6,8 @@
 //! finds one of them whole.
 //!
 //! A frame's CRC goes on from that of the frame before, so bytes of a cut or failed write never join on behind new
-//! ones. The file ends at its first frame that does not check: a torn tail is cut at opening.
+//! ones. The file ends at its first frame that does not check, or before the append that this frame belongs to: a torn
+//! tail is cut at opening.
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,8 @@ const FRAME_OVERHEAD: usize = 13;
 const COVERED_OVERHEAD: usize = 5;
 const EVENT: u8 = 0;
 const SNAPSHOT: u8 = 1;
+/// An event that counts only together with the one behind it: both were written by one append.
+const EVENT_OF_MORE: u8 = 2;
 
 /// What is known of an opened event log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,8 +178,9 @@ impl EventLog {
         }
         let header = buffer.len();
         let mut chain = self.chain;
-        for event in events {
-            chain = put_frame(&mut buffer, EVENT, epoch, event, chain)?;
+        for (index, event) in events.iter().enumerate() {
+            let kind = if index + 1 < events.len() { EVENT_OF_MORE } else { EVENT };
+            chain = put_frame(&mut buffer, kind, epoch, event, chain)?;
         }
         let path = self.path(self.generation);
         let file = match &self.file {
@@ -322,20 +326,27 @@ fn read(bytes: &Bytes, path: &str, generation: u64) -> Result<Option<Content>, S
         return Err(StorageError::Damaged { path: path.to_owned(), reason });
     }
     content.valid_len = HEADER_BYTES as u64;
-    while let Some((kind, epoch, body, crc)) = next_frame(&mut rest, content.chain) {
-        let first = content.valid_len == HEADER_BYTES as u64;
+    let mut chain = content.chain;
+    let (mut append, mut append_len) = (Vec::new(), 0);
+    while let Some((kind, epoch, body, crc)) = next_frame(&mut rest, chain) {
+        let first = content.valid_len + append_len == HEADER_BYTES as u64;
         if (kind == SNAPSHOT) != (first && generation > 0) {
             break;
         }
-        let frame_len = (FRAME_OVERHEAD + body.len()) as u64;
+        chain = crc;
+        append_len += (FRAME_OVERHEAD + body.len()) as u64;
         if kind == SNAPSHOT {
             content.replay.snapshot = Some((epoch, body));
         } else {
-            content.since_snapshot += frame_len;
-            content.replay.events.push((epoch, body));
+            append.push((epoch, body));
+            if kind == EVENT_OF_MORE {
+                continue;
+            }
+            content.since_snapshot += append_len;
+            content.replay.events.append(&mut append);
         }
-        content.valid_len += frame_len;
-        content.chain = crc;
+        content.valid_len += std::mem::take(&mut append_len);
+        content.chain = chain;
     }
     let whole = generation == 0 || content.replay.snapshot.is_some();
     Ok(whole.then_some(content))

@@ -16,6 +16,8 @@ use crate::options::SYNC_FILES_MAX;
 #[derive(Debug)]
 pub struct SyncJob {
     pub(crate) partition: PartitionId,
+    /// Tells the jobs of a log apart; they ascend.
+    pub(crate) number: u64,
     pub(crate) end: Offset,
     pub(crate) dirty: Dirty,
     pub(crate) disk: Arc<dyn Disk>,
@@ -27,7 +29,7 @@ pub struct SyncJob {
 #[derive(Debug)]
 pub struct SyncResult {
     pub(crate) partition: PartitionId,
-    pub(crate) end: Offset,
+    pub(crate) number: u64,
     pub(crate) events: Vec<(u64, u64)>,
     pub(crate) result: io::Result<()>,
 }
@@ -49,7 +51,7 @@ impl SyncJob {
     #[must_use]
     pub fn run(self) -> SyncResult {
         let result = sync(&*self.disk, &self.dirty);
-        SyncResult { partition: self.partition, end: self.end, events: self.events, result }
+        SyncResult { partition: self.partition, number: self.number, events: self.events, result }
     }
 }
 

@@ -125,6 +125,17 @@ impl<const N: usize> EntryFile<N> {
         Ok(())
     }
 
+    /// Forgets all but the first `count` entries. Only of an index that nothing was added to since it was opened.
+    pub(crate) fn truncate(&mut self, count: u32) -> io::Result<()> {
+        debug_assert!(self.tail.is_empty() && count <= self.stored, "only entries of the file are cut");
+        if count < self.stored {
+            self.file.get()?.set_len(u64::from(count) * N as u64)?;
+        }
+        self.stored = count;
+        self.last = None;
+        Ok(())
+    }
+
     /// The last entry.
     pub(crate) fn last(&mut self) -> io::Result<Option<[u8; N]>> {
         if self.last.is_none() && self.count() > 0 {

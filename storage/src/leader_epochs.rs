@@ -37,7 +37,14 @@ impl LeaderEpochs {
 
     /// What the file must say, when something changed since this was asked last.
     pub(crate) fn take_text(&mut self) -> Option<String> {
-        if !std::mem::take(&mut self.dirty) {
+        let text = self.unwritten();
+        self.dirty = false;
+        text
+    }
+
+    /// What the file must say, when it may say something else.
+    pub(crate) fn unwritten(&self) -> Option<String> {
+        if !self.dirty {
             return None;
         }
         let mut text = format!("0\n{}\n", self.entries.len());
@@ -49,17 +56,33 @@ impl LeaderEpochs {
 
     /// Notes that a batch of `epoch` begins at `start`; only the first one of an epoch changes anything.
     pub(crate) fn assign(&mut self, epoch: i32, start: Offset) {
-        if self.entries.last().is_none_or(|last| last.epoch < epoch && last.start <= start) {
-            // An epoch that never got a record makes way for the next one.
+        if self.entries.last().is_none_or(|last| last.epoch < epoch) {
+            // An epoch that never got a record makes way for the next one, and so does one whose records were cut off
+            // before this batch was written, although the file still tells of it.
             self.entries.retain(|entry| entry.start < start);
             self.entries.push(EpochStart { epoch, start });
             self.dirty = true;
         }
     }
 
+    /// Adds what was found of records below all that is known.
+    pub(crate) fn put_below(&mut self, below: Self) {
+        let mut entries = below.entries;
+        let known = std::mem::take(&mut self.entries);
+        let newest = entries.last().map(|last| last.epoch);
+        entries.extend(known.into_iter().filter(|entry| newest.is_none_or(|newest| entry.epoch > newest)));
+        self.dirty |= newest.is_some();
+        self.entries = entries;
+    }
+
     /// The newest epoch that a record bears.
     pub(crate) fn latest(&self) -> Option<i32> {
         self.entries.last().map(|entry| entry.epoch)
+    }
+
+    /// Where the first known epoch begins.
+    pub(crate) fn first_start(&self) -> Option<Offset> {
+        self.entries.first().map(|entry| entry.start)
     }
 
     /// Where the latest epoch begins.
@@ -90,18 +113,20 @@ impl LeaderEpochs {
         })
     }
 
-    /// Forgets everything from `end` on: the log was cut there.
-    pub(crate) fn truncate_to(&mut self, end: Offset) {
+    /// Forgets everything from `end` on: the log was cut there. Whether there was anything.
+    pub(crate) fn truncate_to(&mut self, end: Offset) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.start < end);
-        self.dirty |= self.entries.len() != before;
+        let changed = self.entries.len() != before;
+        self.dirty |= changed;
+        changed
     }
 
     /// Forgets what ended before `log_start`; the epoch of `log_start` begins there from now on.
     pub(crate) fn truncate_from(&mut self, log_start: Offset) {
         let behind = self.entries.partition_point(|entry| entry.start <= log_start);
         if let Some(first) = behind.checked_sub(1)
-            && self.entries[first].start < log_start
+            && self.entries[0].start < log_start
         {
             self.entries.drain(..first);
             self.entries[0].start = log_start;
@@ -117,7 +142,8 @@ pub(crate) fn parse_file(bytes: &[u8]) -> Option<Vec<(i32, Offset)>> {
 }
 
 fn parse(text: &str) -> Option<Vec<EpochStart>> {
-    let mut lines = text.lines();
+    // Cut short within its last number it would read as another one.
+    let mut lines = text.strip_suffix('\n')?.lines();
     if lines.next()? != "0" {
         return None;
     }
@@ -172,6 +198,23 @@ mod tests {
         several.assign(4, Offset(20));
         several.assign(3, Offset(20));
         assert_eq!(several, epochs(&[(4, 15)]));
+    }
+
+    #[test]
+    fn nothing_is_left_below_the_log_start_where_an_epoch_begins_just_there() {
+        let mut several = epochs(&[(2, 0), (4, 10), (7, 30)]);
+        several.truncate_from(Offset(30));
+        assert_eq!(several, epochs(&[(7, 30)]));
+        assert_eq!(several.end_of(2, 9, Offset(50)), Some((2, Offset(30))));
+    }
+
+    #[test]
+    fn r17_an_epoch_that_was_cut_off_makes_way_for_the_batches_behind_the_cut() {
+        // The file tells of epoch 3 from 57 on; the log was cut to 55, and grew under epoch 4.
+        let mut stale = epochs(&[(0, 0), (3, 57)]);
+        stale.assign(4, Offset(55));
+        assert_eq!(stale, epochs(&[(0, 0), (4, 55)]));
+        assert_eq!(stale.end_of(3, 5, Offset(90)), Some((0, Offset(55))));
     }
 
     #[test]

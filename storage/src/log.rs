@@ -40,8 +40,9 @@ use crate::transactions::Marker;
 pub(crate) use clean::{Dirtiness, Source};
 pub(crate) use keys::KeyBounds;
 pub use read::LogSlice;
-pub(crate) use recovery::{OpenAs, stored_topic_id};
+pub(crate) use recovery::{OpenAs, set_aside, stored_topic_id};
 pub(crate) use swap::{CLEANED, Replacement, remove_cleaned};
+use sync::Begun;
 pub(crate) use sync::Dirty;
 pub use times::TimedOffset;
 
@@ -118,6 +119,7 @@ pub(crate) struct PartitionLog {
     producers: ProducerState,
     epochs: LeaderEpochs,
     snapshots: BTreeSet<Offset>,
+    bytes_since_snapshot: u64,
     events: BTreeSet<u64>,
     /// The key index, where it is on.
     keys: Option<Box<KeyIndex>>,
@@ -125,6 +127,8 @@ pub(crate) struct PartitionLog {
     /// Bytes that were checked when it was opened.
     recovered_bytes: u64,
     dirty: Dirty,
+    /// Syncs that have not come back, oldest first, with those that have behind them.
+    syncs: VecDeque<Begun>,
     /// When the first write was made that no sync was begun for, ms.
     unsynced_since_ms: Option<i64>,
     poisoned: bool,
@@ -207,6 +211,7 @@ impl PartitionLog {
         self.epochs.assign(self.leader_epoch, header.base);
         self.end = header.next();
         self.bytes += header.size;
+        self.bytes_since_snapshot += header.size;
         self.changed = true;
         self.touched = true;
         Ok(Appended {

@@ -19,7 +19,7 @@ use crate::flush::{self, SyncJob, SyncResult};
 use crate::key_index::KeyCache;
 use crate::log::{
     Appended, DELETED, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset,
-    remove_directory, stored_topic_id,
+    remove_directory, set_aside, stored_topic_id,
 };
 use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
@@ -60,6 +60,8 @@ pub struct Logs {
     pub(crate) key_cache: KeyCache,
     recovery_points: OffsetCheckpoint,
     log_starts: OffsetCheckpoint,
+    /// Whether the file may say something else, since writing it failed.
+    log_starts_unsure: bool,
     ends: OffsetCheckpoint,
     /// Logs whose policy syncs them without being asked.
     lazy: BTreeSet<PartitionId>,
@@ -89,6 +91,7 @@ impl Logs {
         let logs = Self {
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
+            log_starts_unsure: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
             lazy: BTreeSet::new(),
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
@@ -152,7 +155,10 @@ impl Logs {
         }
         let wanted = PartitionToOpen { id, topic: topic_name.to_owned(), config };
         let log = self.read_in(&wanted)?;
-        self.take_in(wanted, log)
+        let mut lowered = BTreeSet::new();
+        let facts = self.take_in(wanted, log, &mut lowered)?;
+        self.write_lowered(&lowered)?;
+        Ok(facts)
     }
 
     /// Opens partitions that are not open, several at a time: a start waits for their reads beside each other. What is
@@ -162,10 +168,12 @@ impl Logs {
         partitions: Vec<PartitionToOpen>,
     ) -> Result<Vec<LogFacts>, StorageError> {
         let mut facts = Vec::with_capacity(partitions.len());
+        let mut lowered = BTreeSet::new();
         let mut partitions = partitions.into_iter();
         loop {
             let some: Vec<PartitionToOpen> = partitions.by_ref().take(OPEN_AT_ONCE).collect();
             if some.is_empty() {
+                self.write_lowered(&lowered)?;
                 return Ok(facts);
             }
             let next = AtomicUsize::new(0);
@@ -192,15 +200,20 @@ impl Logs {
             });
             read.sort_unstable_by_key(|(index, _)| *index);
             for (partition, (_, log)) in some.into_iter().zip(read) {
-                facts.push(self.take_in(partition, log?)?);
+                facts.push(self.take_in(partition, log?, &mut lowered)?);
             }
         }
     }
 
-    /// Reads a log from the disk, and mends it where it must be.
-    fn read_in(&self, wanted: &PartitionToOpen) -> Result<PartitionLog, StorageError> {
+    /// Reads a log from the disk, and mends it where it must be; `None` where another topic's directory is in its place.
+    fn read_in(&self, wanted: &PartitionToOpen) -> Result<Option<PartitionLog>, StorageError> {
         let name = (wanted.topic.clone(), wanted.id.index);
+        let stored_topic = stored_topic_id(&**self.disk(), &directory_name(&name))?;
+        if stored_topic.is_some_and(|topic| topic != wanted.id.topic) {
+            return Ok(None);
+        }
         let left = OpenAs {
+            names_topic: stored_topic.is_some(),
             clean: self.data_dir.was_clean(),
             recovery_point: self.recovery_points.get(&name).copied(),
             log_start: self.log_starts.get(&name).copied(),
@@ -210,10 +223,31 @@ impl Logs {
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
-        PartitionLog::open(self.disk(), wanted.id, directory_name(&name), wanted.config.clone(), &left)
+        let directory = directory_name(&name);
+        PartitionLog::open(self.disk(), wanted.id, directory, wanted.config.clone(), &left).map(Some)
     }
 
-    fn take_in(&mut self, wanted: PartitionToOpen, mut log: PartitionLog) -> Result<LogFacts, StorageError> {
+    /// Has another topic's directory make way. The checkpoints speak of its log too, and go first: nothing would tell
+    /// of that later.
+    fn make_way(&mut self, wanted: &PartitionToOpen) -> Result<PartitionLog, StorageError> {
+        let name = (wanted.topic.clone(), wanted.id.index);
+        let directory = directory_name(&name);
+        self.forget(&name)?;
+        let topic = stored_topic_id(&**self.disk(), &directory)?.unwrap_or(TopicId::ZERO);
+        set_aside(&**self.disk(), &directory, topic)?;
+        Ok(self.read_in(wanted)?.expect("the directory was set aside"))
+    }
+
+    fn take_in(
+        &mut self,
+        wanted: PartitionToOpen,
+        log: Option<PartitionLog>,
+        lowered: &mut BTreeSet<&'static str>,
+    ) -> Result<LogFacts, StorageError> {
+        let mut log = match log {
+            Some(log) => log,
+            None => self.make_way(&wanted)?,
+        };
         let name = (wanted.topic, wanted.id.index);
         let facts = log.facts();
         self.retired.add_files(&**self.data_dir.disk(), log.take_retired(), log.delete_delay_ms());
@@ -224,20 +258,37 @@ impl Logs {
         if log.has_key_files() {
             log.enable_keys(self.options.inflated_bytes_max);
         }
-        self.lower_cleaned(&name, facts.end)?;
+        lowered.extend(self.lower_checkpoints(&name, &facts));
         let cleaning = CleaningFacts::default();
         self.logs.insert(wanted.id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
         self.note_flush_policy(wanted.id);
         Ok(facts)
     }
 
-    /// Where a log was cut, what comes next was not compacted, whatever is written of what stood there before.
-    fn lower_cleaned(&mut self, name: &LogName, end: Offset) -> Result<(), StorageError> {
-        for (file, offsets) in
-            [(checkpoints::HOLES, &mut self.holes), (checkpoints::CLEANED, &mut self.cleaned)]
-        {
-            if let Some(offset) = offsets.get_mut(name).filter(|offset| **offset > end) {
-                *offset = end;
+    /// Where a log was cut, what comes next was neither synced nor compacted, whatever is written of what stood there
+    /// before; and what was made anew of its indexes is not synced yet. The files that must be written.
+    fn lower_checkpoints(&mut self, name: &LogName, facts: &LogFacts) -> BTreeSet<&'static str> {
+        let mut lowered = BTreeSet::new();
+        for (file, offsets, bound) in [
+            (checkpoints::RECOVERY_POINT, &mut self.recovery_points, facts.synced),
+            (checkpoints::HOLES, &mut self.holes, facts.end),
+            (checkpoints::CLEANED, &mut self.cleaned, facts.end),
+        ] {
+            if let Some(offset) = offsets.get_mut(name).filter(|offset| **offset > bound) {
+                *offset = bound;
+                lowered.insert(file);
+            }
+        }
+        lowered
+    }
+
+    fn write_lowered(&self, lowered: &BTreeSet<&'static str>) -> Result<(), StorageError> {
+        for (file, offsets) in [
+            (checkpoints::RECOVERY_POINT, &self.recovery_points),
+            (checkpoints::HOLES, &self.holes),
+            (checkpoints::CLEANED, &self.cleaned),
+        ] {
+            if lowered.contains(file) {
                 checkpoints::write(&**self.data_dir.disk(), file, offsets)?;
             }
         }
@@ -277,16 +328,20 @@ impl Logs {
 
     /// A log that is gone leaves no trace in the checkpoints: another one may get its name.
     fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
-        self.recovery_points.remove(name);
         self.ends.remove(name);
-        if self.cleaned.remove(name).is_some() {
-            checkpoints::write(&**self.data_dir.disk(), checkpoints::CLEANED, &self.cleaned)?;
-        }
-        if self.holes.remove(name).is_some() {
-            checkpoints::write(&**self.data_dir.disk(), checkpoints::HOLES, &self.holes)?;
-        }
-        if self.log_starts.remove(name).is_some() {
-            self.store_log_starts()?;
+        for (file, offsets) in [
+            (checkpoints::RECOVERY_POINT, &mut self.recovery_points),
+            (checkpoints::CLEANED, &mut self.cleaned),
+            (checkpoints::HOLES, &mut self.holes),
+            (checkpoints::LOG_START, &mut self.log_starts),
+        ] {
+            let mut without = offsets.clone();
+            let is_unsure = file == checkpoints::LOG_START && self.log_starts_unsure;
+            if without.remove(name).is_some() || is_unsure {
+                checkpoints::write(&**self.data_dir.disk(), file, &without)?;
+                // Not before: whoever tries again must write it.
+                *offsets = without;
+            }
         }
         Ok(())
     }
@@ -386,7 +441,10 @@ impl Logs {
     pub fn delete_records(&mut self, id: PartitionId, to: Offset) -> Result<Offset, DeleteError> {
         let log = self.log(id)?;
         if !log.check_start(to)? {
-            return Ok(log.facts().log_start);
+            let start = log.facts().log_start;
+            // Where retention had no room to write it down, it is not yet durable.
+            self.write_log_starts(&[])?;
+            return Ok(start);
         }
         self.write_log_starts(&[(id, to)])?;
         self.log_mut(id)?.move_start(to);
@@ -442,8 +500,11 @@ impl Logs {
         let taken = open.log.take_dirty()?;
         let (end, mut dirty) = taken.unwrap_or_else(|| (open.log.facts().end, Dirty::default()));
         let events = open.take_dirty_events(&mut dirty);
-        let job = SyncJob { partition: id, end, dirty, disk, events };
-        Ok((!job.dirty.is_clean()).then_some(job))
+        if dirty.is_clean() {
+            return Ok(None);
+        }
+        let number = open.log.sync_begins(end);
+        Ok(Some(SyncJob { partition: id, number, end, dirty, disk, events }))
     }
 
     /// Whether a log is synced when somebody waits for it; else its policy leaves that to [`Logs::due_flushes`].
@@ -468,10 +529,15 @@ impl Logs {
         self.lazy.iter().filter(is_due).copied()
     }
 
-    /// Takes a job's result back: up to where the log is durable now. A failed one poisons the log: nothing may be
+    /// Takes a job's result back: up to where the log is durable now, which what an earlier job has not reached yet is
+    /// not. A failed one poisons the log: nothing may be
     /// appended to it, or to its event logs, before a restart.
     pub fn sync_done(&mut self, result: SyncResult) -> Result<Offset, StorageError> {
         let open = self.logs.get_mut(&result.partition).ok_or(StorageError::UnknownPartition)?;
+        // After a failed sync of the same file a good one says nothing.
+        if open.log.is_poisoned() {
+            return Err(StorageError::Poisoned);
+        }
         if let Err(error) = result.result {
             tracing::error!(log = open.log.directory(), %error, "sync failed, log is closed for writing");
             open.log.poison();
@@ -483,7 +549,7 @@ impl Logs {
                 log.synced(generation);
             }
         }
-        Ok(open.log.synced(result.end))
+        Ok(open.log.sync_ended(result.number))
     }
 
     /// Writes the root checkpoints, so that a recovery need not look at what is synced already, and closes the files
@@ -511,16 +577,14 @@ impl Logs {
             starts.insert(self.logs[id].name.clone(), *start);
         }
         starts.retain(|_, start| *start > Offset::ZERO);
-        if starts == self.log_starts {
+        if starts == self.log_starts && !self.log_starts_unsure {
             return Ok(());
         }
+        self.log_starts_unsure = true;
         checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &starts)?;
+        self.log_starts_unsure = false;
         self.log_starts = starts;
         Ok(())
-    }
-
-    fn store_log_starts(&self) -> Result<(), StorageError> {
-        checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &self.log_starts)
     }
 
     /// Closes everything in order: what is written is synced, checkpoints and producer states are on disk, and the

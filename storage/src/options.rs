@@ -24,6 +24,9 @@ pub const CURSORS_MAX: usize = 32;
 pub const SEALED_OPEN_MAX: usize = 16;
 /// Bytes of one event or snapshot frame.
 pub const EVENT_FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes appended to a log after which its next sync takes a producer snapshot along: as much of the log is at most read
+/// for producers alone after a crash.
+pub const SNAPSHOT_EVERY_BYTES: u64 = 4 << 20;
 /// Logs that are read in beside each other at a start: most of it is waiting for the disk.
 pub const OPEN_THREADS_MAX: usize = 16;
 /// Logs that are read in before the first of them is taken into use: bounds what a failure throws away.

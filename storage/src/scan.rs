@@ -99,6 +99,11 @@ impl Logs {
             }
             slice => slice?,
         };
+        if slice.is_empty() {
+            // Where compaction has been there may be nothing up to the end.
+            let end = self.readable(id)?.facts().end;
+            scan.next = from.max(upper.min(end));
+        }
         let aborted = if committed { self.aborted(id, from, &slice)? } else { Vec::new() };
         let bytes = slice.read()?;
         let mut at = 0;

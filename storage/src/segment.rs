@@ -17,7 +17,7 @@ use crate::disk::{Disk, DiskFile, join};
 use crate::index::{OffsetIndex, TimeIndex, TxnIndex, offset, time, txn};
 use crate::key_index;
 use crate::lazy_file::LazyFile;
-use crate::options::{LogConfig, WALK_WINDOW_BYTES};
+use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, WALK_WINDOW_BYTES};
 use crate::walk::{Step, Walk};
 
 pub(crate) use locate::Place;
@@ -27,6 +27,9 @@ pub(crate) use locate::Place;
 pub(crate) const FILES: [&str; 4] = [".index", ".timeindex", txn::SUFFIX, ".log"];
 /// Suffixes of what may stand beside a segment and can be made again from it: it goes with the file that it speaks of.
 pub(crate) const SIDECARS: [&str; 1] = [key_index::SUFFIX];
+
+/// Suffix of what is not written to its end; a start removes it.
+pub(crate) const UNFINISHED: &str = ".tmp";
 
 /// The files of one segment.
 #[derive(Debug)]
@@ -279,11 +282,7 @@ impl Segment {
         if self.first_timestamp.is_none() && position == 0 {
             self.first_timestamp = Some(header.max_timestamp);
         }
-        let mut largest = self.largest()?;
-        if header.max_timestamp > largest.timestamp && !header.is_emptied() {
-            largest = Largest { timestamp: header.max_timestamp, last: header.last() };
-            self.largest = Some(largest);
-        }
+        let largest = self.note_largest(header)?;
         if self.since_index > interval {
             self.offsets.push(header.last(), position);
             self.times.push(largest.timestamp, largest.last)?;
@@ -291,6 +290,15 @@ impl Segment {
         }
         self.since_index += header.size;
         Ok(())
+    }
+
+    fn note_largest(&mut self, header: &BatchHeader) -> io::Result<Largest> {
+        let mut largest = self.largest()?;
+        if header.max_timestamp > largest.timestamp && !header.is_emptied() {
+            largest = Largest { timestamp: header.max_timestamp, last: header.last() };
+            self.largest = Some(largest);
+        }
+        Ok(largest)
     }
 
     /// The highest timestamp: of a segment that was not read yet, the last entry of its time index.
@@ -341,7 +349,27 @@ impl Segment {
         if checked {
             walk = walk.checked();
         }
-        let mut next = self.base;
+        self.note_all(walk, self.base, interval)
+    }
+
+    /// The same for what stands from `position` on, where `offset` is the next one; [`Segment::resume_at`] told.
+    pub(crate) fn rebuild_from(
+        &mut self,
+        offset: Offset,
+        position: u64,
+        interval: u64,
+        cleaned: Offset,
+    ) -> io::Result<(Offset, Option<&'static str>)> {
+        let walk = self.walk(position, RECOVERY_WINDOW_BYTES)?.expecting(offset, cleaned).checked();
+        self.note_all(walk, offset, interval)
+    }
+
+    fn note_all(
+        &mut self,
+        mut walk: Walk,
+        mut next: Offset,
+        interval: u64,
+    ) -> io::Result<(Offset, Option<&'static str>)> {
         let broken = loop {
             match walk.step()? {
                 Step::Batch(header, position) => {
@@ -359,6 +387,108 @@ impl Segment {
         self.indexes_fit = true;
         self.seal()?;
         Ok((next, broken))
+    }
+
+    /// Finds the place of `point`, below which everything was synced, by the indexes alone, and takes up from there: what
+    /// they tell of beyond it goes. `None` where they are not to be trusted, and are as they were: since they were not
+    /// synced, any part of them may be missing.
+    pub(crate) fn resume_at(
+        &mut self,
+        point: Offset,
+        interval: u64,
+        cleaned: Offset,
+    ) -> io::Result<Option<u64>> {
+        // What was aborted is found by reading the whole segment.
+        if point <= self.base || !self.indexes_fit || self.has_txn_index() {
+            return Ok(None);
+        }
+        let Some((kept, last_kept)) = self.offsets.sound_below(point, self.size)? else { return Ok(None) };
+        let Some((times_kept, times)) = self.times.sound_below(point)? else { return Ok(None) };
+        for time in times.into_iter().flatten() {
+            if !self.is_of_a_batch(time, cleaned)? {
+                return Ok(None);
+            }
+        }
+        let highest = times[1];
+        // The indexes may have lost different parts: what the time index does not tell is looked up.
+        let from = match highest {
+            Some(highest) => self.offsets.floor(highest.last)?,
+            None => None,
+        };
+        let walk = self.walk(from.map_or(0, |(_, position)| position), WALK_WINDOW_BYTES)?;
+        let mut walk = match from {
+            Some(_) => walk.joining(cleaned),
+            None => walk.expecting(self.base, cleaned),
+        };
+        let mut unseen = [from, last_kept];
+        let mut next = self.base;
+        while next < point {
+            let Step::Batch(header, position) = walk.step()? else { return Ok(None) };
+            for entry in &mut unseen {
+                if entry.is_some_and(|(last, at)| last == header.last() && at == position) {
+                    *entry = None;
+                }
+            }
+            next = header.next();
+        }
+        if next != point || unseen.iter().any(Option::is_some) {
+            return Ok(None);
+        }
+        let position = walk.position();
+        // As after an orderly stop the end is looked at closely: nobody else does.
+        let mut end = self.walk(last_kept.map_or(0, |(_, at)| at), WALK_WINDOW_BYTES)?.checked();
+        while end.position() < position {
+            let Step::Batch(..) = end.step()? else { return Ok(None) };
+        }
+        self.offsets.truncate(kept)?;
+        self.times.truncate(times_kept)?;
+        self.largest = Some(highest.unwrap_or(Largest { timestamp: -1, last: self.base }));
+        self.first_timestamp = None;
+        self.since_index = 0;
+        // What the last life had in memory only comes back.
+        let mut walk = self.walk(from.map_or(0, |(_, at)| at), WALK_WINDOW_BYTES)?;
+        while walk.position() < position
+            && let Step::Batch(header, at) = walk.step()?
+        {
+            match last_kept {
+                Some((_, kept)) if at <= kept => {
+                    self.note_largest(&header)?;
+                    self.since_index = header.size;
+                }
+                _ => self.note(&header, at, interval)?,
+            }
+        }
+        Ok(Some(position))
+    }
+
+    /// Whether there is a batch of which a time index can say so.
+    fn is_of_a_batch(&mut self, time: Largest, cleaned: Offset) -> io::Result<bool> {
+        let found = self.locate(time.last, cleaned)?;
+        Ok(
+            matches!(found, Place::Batch(header, _) if header.last() == time.last && header.max_timestamp == time.timestamp),
+        )
+    }
+
+    /// Rebuilds both indexes beside the old ones, durably, and then puts them in their place: an index that was begun and
+    /// not ended would look like a whole one, and of this segment nobody reads the log again.
+    pub(crate) fn replace_indexes(&mut self, interval: u64) -> io::Result<()> {
+        let names =
+            [".index", ".timeindex"].map(|suffix| join(&self.directory, &file_name(self.base, suffix)));
+        let [offsets, times] =
+            names.each_ref().map(|name| LazyFile::new(&self.disk, format!("{name}{UNFINISHED}")));
+        self.offsets = OffsetIndex::new(self.base, offsets, 0);
+        self.times = TimeIndex::new(self.base, times, 0);
+        self.rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX)?;
+        for file in self.index_files()? {
+            file.sync_data()?;
+        }
+        for name in &names {
+            self.disk.rename(&format!("{name}{UNFINISHED}"), name)?;
+        }
+        let [offsets, times] = names.map(|name| LazyFile::new(&self.disk, name));
+        self.offsets = OffsetIndex::new(self.base, offsets, self.offsets.bytes());
+        self.times = TimeIndex::new(self.base, times, self.times.bytes());
+        Ok(())
     }
 
     /// Checks the last indexed stretch of a segment that was closed in order and takes up where it ended.

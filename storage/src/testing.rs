@@ -125,6 +125,7 @@ impl World {
     /// The process is killed: what it wrote is still there.
     pub(crate) fn kill(&mut self) {
         self.logs = None;
+        self.sim.restart();
         self.start();
     }
 

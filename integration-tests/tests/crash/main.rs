@@ -178,7 +178,8 @@ fn verify(broker: &BrokerProcess, round: u64) {
     verify.args(["log", "verify", "--data-dir"]).arg(broker.data_dir());
     let output = verify.output().expect("the binary runs");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "round {round}:\n{text}\n{}", broker.log());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "round {round}:\n{text}\n{error}\n{}", broker.log());
 }
 
 /// How many segments have a key index.

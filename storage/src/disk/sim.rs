@@ -2,7 +2,11 @@
 //!
 //! A crash keeps what was synced. Of what was not, each write is kept, lost or torn by the seed, in any order;
 //! names (creates, renames, removes) survive as a prefix of their order, as on a journalling file system. A sync
-//! that was made to fail loses its writes for good, so that a second try cannot look like a success.
+//! that was made to fail loses its writes for good, so that a second try cannot look like a success. A process can be
+//! made to die, or a call to fail, at any one of the calls that change something.
+
+mod faults;
+mod state;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,61 +16,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Disk, DiskFile, DiskLock, Entry, parent};
+use faults::{Faults, Turn};
+use state::{Content, FileOp, NameOp, Node, State, apply, move_subtree};
 
 /// The simulated disk. Clones of the `Arc` that holds it see one disk.
 #[derive(Debug)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
-}
-
-#[derive(Debug)]
-struct State {
-    random: u64,
-    names: BTreeMap<String, Node>,
-    durable: BTreeMap<String, Node>,
-    journal: Vec<NameOp>,
-    used: u64,
-    capacity: u64,
-    failing_writes: u32,
-    failing_syncs: u32,
-    failing_reads: Option<String>,
-    locked: Arc<()>,
-    syncs: u64,
-    life: u64,
-}
-
-/// A directory has no file.
-#[derive(Clone, Debug)]
-struct Node {
-    file: Option<Arc<Mutex<Content>>>,
-}
-
-#[derive(Clone, Debug)]
-enum NameOp {
-    Create(String, Node),
-    Remove(String),
-    Rename(String, String),
-}
-
-impl NameOp {
-    fn directory(&self) -> &str {
-        match self {
-            Self::Create(path, _) | Self::Remove(path) | Self::Rename(path, _) => parent(path),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Content {
-    durable: Vec<u8>,
-    now: Vec<u8>,
-    pending: Vec<FileOp>,
-}
-
-#[derive(Clone, Debug)]
-enum FileOp {
-    Write(u64, Vec<u8>),
-    SetLen(u64),
 }
 
 impl SimDisk {
@@ -79,11 +35,10 @@ impl SimDisk {
                 names: BTreeMap::new(),
                 durable: BTreeMap::new(),
                 journal: Vec::new(),
+                ready: BTreeMap::new(),
                 used: 0,
                 capacity: u64::MAX,
-                failing_writes: 0,
-                failing_syncs: 0,
-                failing_reads: None,
+                faults: Faults::default(),
                 locked: Arc::new(()),
                 syncs: 0,
                 life: 0,
@@ -94,6 +49,55 @@ impl SimDisk {
     /// The power goes out and comes back: files opened before show what they showed, but reach nothing any more.
     pub fn crash(&self) {
         self.state.lock().crash();
+    }
+
+    /// The process is killed: files opened before reach nothing any more, everything written is still there.
+    pub fn restart(&self) {
+        self.state.lock().restart();
+    }
+
+    /// The process dies within the call that changes something after `calls` more of them: that one is done, done in
+    /// part or not at all, and all after it fail until [`SimDisk::restart`] or [`SimDisk::crash`].
+    pub fn die_after(&self, calls: u64) {
+        self.state.lock().faults.set_trap(Some((calls, true)));
+    }
+
+    /// One call that changes something fails, after `calls` more of them: a write in part, a sync for good.
+    pub fn fail_after(&self, calls: u64) {
+        self.state.lock().faults.set_trap(Some((calls, false)));
+    }
+
+    /// Nothing is to die or to fail any more.
+    pub fn disarm(&self) {
+        self.state.lock().faults.set_trap(None);
+    }
+
+    /// Whether the process has died.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state.lock().faults.is_dead
+    }
+
+    /// How long each call takes, and a sync besides, in microseconds of simulated time.
+    pub fn set_latency(&self, call_micros: u64, sync_micros: u64) {
+        self.state.lock().faults.set_latency(call_micros, sync_micros);
+    }
+
+    /// Microseconds of simulated time that all calls took.
+    #[must_use]
+    pub fn elapsed_micros(&self) -> u64 {
+        self.state.lock().faults.elapsed_micros
+    }
+
+    /// Counts from now on how many bytes are read of which file.
+    pub fn watch_reads(&self) {
+        self.state.lock().faults.watch();
+    }
+
+    /// Bytes read of each file since [`SimDisk::watch_reads`], which ends with it.
+    #[must_use]
+    pub fn watched_reads(&self) -> BTreeMap<String, u64> {
+        self.state.lock().faults.watched()
     }
 
     /// Room in bytes over all files; `u64::MAX` is no limit.
@@ -109,17 +113,22 @@ impl SimDisk {
 
     /// The next `count` writes fail after a part of the bytes was written.
     pub fn fail_writes(&self, count: u32) {
-        self.state.lock().failing_writes = count;
+        self.state.lock().faults.writes = count;
     }
 
     /// The next `count` syncs of files fail.
     pub fn fail_syncs(&self, count: u32) {
-        self.state.lock().failing_syncs = count;
+        self.state.lock().faults.syncs = count;
+    }
+
+    /// The next `count` syncs of directories fail; their names may be made durable by a later one.
+    pub fn fail_directory_syncs(&self, count: u32) {
+        self.state.lock().faults.directory_syncs = count;
     }
 
     /// Reads of files whose path contains `part` fail from now on; `None` heals them.
     pub fn fail_reads(&self, part: Option<&str>) {
-        self.state.lock().failing_reads = part.map(str::to_owned);
+        self.state.lock().faults.reads = part.map(str::to_owned);
     }
 
     /// How many syncs of files succeeded so far.
@@ -132,6 +141,7 @@ impl SimDisk {
 impl Disk for SimDisk {
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let state = self.state.lock();
+        state.alive()?;
         let content = state.file(path)?;
         let life = state.life;
         Ok(Arc::new(SimFile { path: path.to_owned(), content, disk: Arc::clone(&self.state), life }))
@@ -140,6 +150,7 @@ impl Disk for SimDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
         state.directory(parent(path))?;
+        let failed = state.whole_turn()?;
         let content = match state.names.get(path) {
             Some(Node { file: Some(content) }) => {
                 let content = Arc::clone(content);
@@ -160,22 +171,25 @@ impl Disk for SimDisk {
             }
         };
         let life = state.life;
-        Ok(Arc::new(SimFile { path: path.to_owned(), content, disk: Arc::clone(&self.state), life }))
+        let file = SimFile { path: path.to_owned(), content, disk: Arc::clone(&self.state), life };
+        failed.map_or_else(|| Ok(Arc::new(file) as Arc<dyn DiskFile>), Err)
     }
 
     fn create_dir(&self, path: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.directory(parent(path))?;
+        let failed = state.whole_turn()?;
         if !state.names.contains_key(path) {
             let node = Node { file: None };
             state.names.insert(path.to_owned(), node.clone());
             state.journal.push(NameOp::Create(path.to_owned(), node));
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
         let state = self.state.lock();
+        state.alive()?;
         state.directory(path)?;
         let entries = state.names.iter().filter(|(name, _)| parent(name) == path && !name.is_empty());
         Ok(entries
@@ -193,6 +207,7 @@ impl Disk for SimDisk {
         if !state.names.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        let failed = state.whole_turn()?;
         if let Some(Node { file: Some(replaced) }) = state.names.get(to) {
             let freed = replaced.lock().now.len();
             state.free(freed);
@@ -214,16 +229,17 @@ impl Disk for SimDisk {
             }
         }
         state.journal.push(NameOp::Rename(from.to_owned(), to.to_owned()));
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn remove_file(&self, path: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         let freed = state.file(path)?.lock().now.len();
+        let failed = state.whole_turn()?;
         state.free(freed);
         state.names.remove(path);
         state.journal.push(NameOp::Remove(path.to_owned()));
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn remove_dir_all(&self, path: &str) -> io::Result<()> {
@@ -233,30 +249,34 @@ impl Disk for SimDisk {
             if child.is_dir { self.remove_dir_all(&below)? } else { self.remove_file(&below)? }
         }
         let mut state = self.state.lock();
+        let failed = state.whole_turn()?;
         state.names.remove(path);
         state.journal.push(NameOp::Remove(path.to_owned()));
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.directory(path)?;
-        let (mine, others) =
-            std::mem::take(&mut state.journal).into_iter().partition(|op| op.directory() == path);
-        state.journal = others;
-        let mine: Vec<NameOp> = mine;
-        for op in mine {
-            apply(&mut state.durable, op);
+        let failed = state.whole_turn()?;
+        state.faults.spend_sync();
+        if state.faults.directory_syncs > 0 {
+            state.faults.directory_syncs -= 1;
+            return Err(io::Error::other("injected sync failure"));
         }
-        Ok(())
+        state.sync_names(path);
+        failed.map_or(Ok(()), Err)
     }
 
     fn sync_all(&self) -> io::Result<()> {
         let mut state = self.state.lock();
-        if state.failing_syncs > 0 {
-            state.failing_syncs -= 1;
+        let failed = state.whole_turn()?;
+        state.faults.spend_sync();
+        if state.faults.syncs > 0 {
+            state.faults.syncs -= 1;
             return Err(io::Error::other("injected sync failure"));
         }
+        state.ready.clear();
         for op in std::mem::take(&mut state.journal) {
             apply(&mut state.durable, op);
         }
@@ -265,153 +285,16 @@ impl Disk for SimDisk {
                 file.lock().sync();
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn lock(&self, _path: &str) -> io::Result<Box<dyn DiskLock>> {
         let state = self.state.lock();
+        state.alive()?;
         if Arc::strong_count(&state.locked) > 1 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(Box::new(SimLock { _held: Arc::clone(&state.locked) }))
-    }
-}
-
-impl State {
-    fn file(&self, path: &str) -> io::Result<Arc<Mutex<Content>>> {
-        match self.names.get(path) {
-            Some(Node { file: Some(content) }) => Ok(Arc::clone(content)),
-            Some(Node { file: None }) => Err(io::ErrorKind::IsADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn directory(&self, path: &str) -> io::Result<()> {
-        match self.names.get(path) {
-            _ if path.is_empty() => Ok(()),
-            Some(Node { file: None }) => Ok(()),
-            Some(_) => Err(io::ErrorKind::NotADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn free(&mut self, bytes: usize) {
-        self.used = self.used.saturating_sub(bytes as u64);
-    }
-
-    /// SplitMix64: small, seeded, and good enough to choose what a crash takes.
-    fn random(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-
-    fn crash(&mut self) {
-        let journal = std::mem::take(&mut self.journal);
-        let kept = self.random(journal.len() as u64 + 1) as usize;
-        let mut names = std::mem::take(&mut self.durable);
-        for op in journal.into_iter().take(kept) {
-            apply(&mut names, op);
-        }
-        let orphans: Vec<String> = names
-            .keys()
-            .filter(|path| !parent(path).is_empty() && !names.contains_key(parent(path)))
-            .cloned()
-            .collect();
-        for path in orphans {
-            names.remove(&path);
-        }
-        let mut used = 0;
-        for node in names.values_mut() {
-            let Some(file) = &node.file else { continue };
-            let survived = self.survivor(&file.lock());
-            used += survived.len() as u64;
-            let content = Content { durable: survived.clone(), now: survived, pending: Vec::new() };
-            node.file = Some(Arc::new(Mutex::new(content)));
-        }
-        self.durable.clone_from(&names);
-        self.names = names;
-        self.used = used;
-        self.locked = Arc::new(());
-        self.life += 1;
-    }
-
-    fn survivor(&mut self, content: &Content) -> Vec<u8> {
-        let mut bytes = content.durable.clone();
-        let mood = self.random(4);
-        for op in &content.pending {
-            match (mood, op) {
-                (0, _) => {}
-                (1, _) => op.apply(&mut bytes),
-                (_, FileOp::SetLen(_)) => {
-                    if self.random(2) == 0 {
-                        op.apply(&mut bytes);
-                    }
-                }
-                (_, FileOp::Write(position, data)) => match self.random(5) {
-                    0 => {}
-                    1 => {
-                        let cut = self.random(data.len() as u64 + 1) as usize;
-                        FileOp::Write(*position, data[..cut].to_vec()).apply(&mut bytes);
-                    }
-                    2 => {
-                        let cut = self.random(data.len() as u64 + 1) as usize;
-                        FileOp::Write(position + cut as u64, data[cut..].to_vec()).apply(&mut bytes);
-                    }
-                    _ => op.apply(&mut bytes),
-                },
-            }
-        }
-        bytes
-    }
-}
-
-impl FileOp {
-    fn apply(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Write(position, data) => {
-                let start = *position as usize;
-                let end = start + data.len();
-                if bytes.len() < end {
-                    bytes.resize(end, 0);
-                }
-                bytes[start..end].copy_from_slice(data);
-            }
-            Self::SetLen(len) => bytes.resize(*len as usize, 0),
-        }
-    }
-}
-
-impl Content {
-    fn sync(&mut self) {
-        for op in std::mem::take(&mut self.pending) {
-            op.apply(&mut self.durable);
-        }
-    }
-}
-
-fn apply(names: &mut BTreeMap<String, Node>, op: NameOp) {
-    match op {
-        NameOp::Create(path, node) => {
-            names.insert(path, node);
-        }
-        NameOp::Remove(path) => {
-            names.remove(&path);
-        }
-        NameOp::Rename(from, to) => move_subtree(names, &from, &to),
-    }
-}
-
-fn move_subtree(names: &mut BTreeMap<String, Node>, from: &str, to: &str) {
-    let below = format!("{from}/");
-    let moving: Vec<String> =
-        names.keys().filter(|path| *path == from || path.starts_with(&below)).cloned().collect();
-    for path in moving {
-        if let Some(node) = names.remove(&path) {
-            names.insert(format!("{to}{}", &path[from.len()..]), node);
-        }
     }
 }
 
@@ -426,40 +309,47 @@ struct SimFile {
 
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let failing = self.disk.lock().failing_reads.clone();
-        if failing.is_some_and(|part| self.path.contains(&part)) {
-            return Err(io::Error::other("injected read failure"));
+        let mut state = self.disk.lock();
+        if self.life == state.life {
+            state.faults.read(&self.path)?;
         }
         let content = self.content.lock();
         let Ok(start) = usize::try_from(position) else { return Ok(0) };
         let rest = content.now.get(start..).unwrap_or_default();
         let count = rest.len().min(buffer.len());
         buffer[..count].copy_from_slice(&rest[..count]);
+        state.faults.note_read(&self.path, count);
         Ok(count)
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
+        if self.life != state.life {
+            return Ok(());
+        }
+        let turn = state.turn();
         let mut content = self.content.lock();
         let end = position + bytes.len() as u64;
         let grown = end.saturating_sub(content.now.len() as u64);
-        let (written, result) = if state.failing_writes > 0 {
-            state.failing_writes -= 1;
-            let part = state.random(bytes.len() as u64 + 1) as usize;
-            (part, Err(io::Error::other("injected write failure")))
-        } else if state.used + grown > state.capacity {
-            let room = (state.capacity.saturating_sub(state.used) as usize).min(bytes.len());
-            (room, Err(io::ErrorKind::StorageFull.into()))
-        } else {
-            (bytes.len(), Ok(()))
+        let (written, result) = match turn {
+            Turn::Not(error) => return Err(error),
+            Turn::Part(error) => (state.random(bytes.len() as u64 + 1) as usize, Err(error)),
+            Turn::Whole if state.faults.writes > 0 => {
+                state.faults.writes -= 1;
+                let part = state.random(bytes.len() as u64 + 1) as usize;
+                (part, Err(io::Error::other("injected write failure")))
+            }
+            Turn::Whole if state.used + grown > state.capacity => {
+                let room = (state.capacity.saturating_sub(state.used) as usize).min(bytes.len());
+                (room, Err(io::ErrorKind::StorageFull.into()))
+            }
+            Turn::Whole => (bytes.len(), Ok(())),
         };
         let before = content.now.len() as u64;
         let op = FileOp::Write(position, bytes[..written].to_vec());
         op.apply(&mut content.now);
         content.pending.push(op);
-        if self.life == state.life {
-            state.used += content.now.len() as u64 - before;
-        }
+        state.used += content.now.len() as u64 - before;
         result
     }
 
@@ -469,28 +359,44 @@ impl DiskFile for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
-        let mut content = self.content.lock();
-        if self.life == state.life {
-            state.free(content.now.len());
-            state.used += len;
+        if self.life != state.life {
+            return Ok(());
         }
+        let failed = state.whole_turn()?;
+        let mut content = self.content.lock();
+        state.free(content.now.len());
+        state.used += len;
         let op = FileOp::SetLen(len);
         op.apply(&mut content.now);
         content.pending.push(op);
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.disk.lock();
-        let mut content = self.content.lock();
-        if state.failing_syncs > 0 {
-            state.failing_syncs -= 1;
-            content.pending.clear();
-            return Err(io::Error::other("injected sync failure"));
+        if self.life != state.life {
+            return Ok(());
         }
+        let turn = state.turn();
+        state.faults.spend_sync();
+        let mut content = self.content.lock();
+        let failed = match turn {
+            Turn::Part(error) if state.faults.is_dead => Some(error),
+            Turn::Not(error) => return Err(error),
+            Turn::Part(_) => {
+                content.pending.clear();
+                return Err(io::Error::other("injected sync failure"));
+            }
+            Turn::Whole if state.faults.syncs > 0 => {
+                state.faults.syncs -= 1;
+                content.pending.clear();
+                return Err(io::Error::other("injected sync failure"));
+            }
+            Turn::Whole => None,
+        };
         state.syncs += 1;
         content.sync();
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn os_file(&self) -> Option<&File> {

@@ -96,6 +96,30 @@ fn a_torn_tail_is_cut_wherever_it_tears() {
 }
 
 #[test]
+fn an_append_is_there_as_a_whole_or_not_at_all() {
+    let (_, disk) = disk();
+    let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
+    log.append(0, &[event(1)]).unwrap();
+    let one = log.len;
+    log.append(0, &[event(2), event(3), event(4)]).unwrap();
+    for len in one..=log.len {
+        let file = disk.open("t-0/share-7.0.events").unwrap();
+        let mut bytes = vec![0; log.len as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        file.set_len(len).unwrap();
+        let (mut torn, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+        let whole = len == log.len;
+        assert_eq!(numbers(&replay), if whole { vec![1, 2, 3, 4] } else { vec![1] });
+        assert_eq!((torn.len, file.len().unwrap()), if whole { (len, len) } else { (one, one) });
+        torn.append(0, &[event(9)]).unwrap();
+        let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+        assert_eq!(numbers(&replay), if whole { vec![1, 2, 3, 4, 9] } else { vec![1, 9] });
+        disk.open("t-0/share-7.0.events").unwrap().set_len(0).unwrap();
+        disk.open("t-0/share-7.0.events").unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+}
+
+#[test]
 fn old_frames_do_not_join_on_behind_new_ones() {
     let (_, disk) = disk();
     let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();

@@ -61,6 +61,7 @@ pub(super) fn partition(
     }
     let left = OpenAs {
         clean: false,
+        names_topic: false,
         recovery_point: None,
         log_start: Some(plan.log_start),
         cleaned: Some(plan.cleaned),

@@ -47,12 +47,14 @@ impl OffsetIndex {
         }
         let relative = u32::try_from(offset - self.base).unwrap_or(u32::MAX);
         let entry = self.entries.last_where(|entry| decode(entry).0 <= relative)?;
-        Ok(entry.map(|entry| self.absolute(&entry)))
+        // Where a damaged index does not ascend a search can end at any entry.
+        Ok(entry.filter(|entry| decode(entry).0 <= relative).map(|entry| self.absolute(&entry)))
     }
 
     /// The highest indexed position at or below `position`, 0 when there is none.
     pub(crate) fn floor_position(&mut self, position: u64) -> io::Result<u64> {
-        Ok(self.entries.last_where(|entry| decode(entry).1 <= position)?.map_or(0, |entry| decode(&entry).1))
+        let entry = self.entries.last_where(|entry| decode(entry).1 <= position)?;
+        Ok(entry.map_or(0, |entry| decode(&entry).1).min(position))
     }
 
     /// Last offset and position of the first indexed batch above `position`.
@@ -62,7 +64,38 @@ impl OffsetIndex {
             return Ok(None);
         }
         let entry = self.entries.entry(behind)?;
-        Ok(Some(self.absolute(&entry)))
+        Ok(Some(self.absolute(&entry)).filter(|(_, found)| *found > position))
+    }
+
+    /// How many entries tell of batches that end below `point`, and the last of them; `None` where they do not ascend
+    /// or point behind `size`.
+    #[expect(clippy::type_complexity, reason = "a count and an entry as elsewhere here")]
+    pub(crate) fn sound_below(
+        &mut self,
+        point: Offset,
+        size: u64,
+    ) -> io::Result<Option<(u32, Option<(Offset, u64)>)>> {
+        let (mut count, mut last, mut sound) = (0, None, true);
+        let base = self.base;
+        self.entries.each_from(0, |entry| {
+            let (relative, position) = decode(entry);
+            let found = (base + i64::from(relative), position);
+            if found.0 >= point {
+                return false;
+            }
+            // The first batch has no entry: what speaks of it is a part of the file that was lost.
+            sound = relative > 0
+                && (1..size).contains(&position)
+                && last.is_none_or(|before: (Offset, u64)| before.0 < found.0 && before.1 < found.1);
+            count += 1;
+            last = Some(found);
+            sound
+        })?;
+        Ok(sound.then_some((count, last)))
+    }
+
+    pub(crate) fn truncate(&mut self, count: u32) -> io::Result<()> {
+        self.entries.truncate(count)
     }
 
     /// Last offset and position of the last entry.

@@ -8,6 +8,7 @@ use records::ids::Offset;
 use super::EntryFile;
 use crate::disk::DiskFile;
 use crate::lazy_file::LazyFile;
+use crate::segment::Largest;
 
 pub(crate) const ENTRY_BYTES: usize = 12;
 
@@ -56,6 +57,32 @@ impl TimeIndex {
             let (timestamp, relative) = decode(&entry);
             (timestamp, self.base + i64::from(relative))
         }))
+    }
+
+    /// How many entries tell of batches that end below `point`, with the first and the last of them; `None` where they do
+    /// not ascend.
+    pub(crate) fn sound_below(&mut self, point: Offset) -> io::Result<Option<(u32, [Option<Largest>; 2])>> {
+        let (mut count, mut first, mut last, mut sound) = (0, None, None, true);
+        let base = self.base;
+        self.entries.each_from(0, |entry| {
+            let (timestamp, relative) = decode(entry);
+            let found = Largest { timestamp, last: base + i64::from(relative) };
+            if found.last >= point {
+                return false;
+            }
+            sound = timestamp >= 0
+                && last
+                    .is_none_or(|before: Largest| before.timestamp < timestamp && before.last < found.last);
+            count += 1;
+            first.get_or_insert(found);
+            last = Some(found);
+            sound
+        })?;
+        Ok(sound.then_some((count, [first, last])))
+    }
+
+    pub(crate) fn truncate(&mut self, count: u32) -> io::Result<()> {
+        self.entries.truncate(count)
     }
 
     pub(crate) fn flushed(&mut self) -> io::Result<Arc<dyn DiskFile>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use records::ids::{Offset, PartitionId, TopicId};
 
 use super::{Depth, KeyIndexReport, PartitionReport, WINDOW_BYTES};
-use crate::disk::{Disk, join};
+use crate::disk::{Disk, DiskFile, join};
 use crate::error::{IoContext, StorageError};
 use crate::key_index::{self, Truth};
 use crate::leader_epochs::LeaderEpochs;
@@ -26,10 +26,7 @@ pub(super) fn partition(
     let segments = report.segments.clone();
     for (number, segment) in segments.iter().enumerate() {
         let path = join(directory, &file_name(segment.base, key_index::SUFFIX));
-        let file = match disk.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            opened => opened.doing("open", &path)?,
-        };
+        let Some(file) = opened(disk, &path)? else { continue };
         let next = segments.get(number + 1).map(|next| next.base);
         let truth = Truth {
             id,
@@ -41,7 +38,8 @@ pub(super) fn partition(
             sealed: next.is_some(),
         };
         let log_path = join(directory, &file_name(segment.base, ".log"));
-        let log = disk.open(&log_path).doing("open", &log_path)?;
+        // A broker that runs may have deleted the segment meanwhile.
+        let Some(log) = opened(disk, &log_path)? else { continue };
         if truth.sealed && log.len().doing("measure", &log_path)? != segment.bytes {
             // A broker that runs has put a compacted segment in its place.
             continue;
@@ -64,4 +62,11 @@ pub(super) fn partition(
         });
     }
     Ok(())
+}
+
+fn opened(disk: &Arc<dyn Disk>, path: &str) -> Result<Option<Arc<dyn DiskFile>>, StorageError> {
+    match disk.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => Ok(Some(opened.doing("open", path)?)),
+    }
 }

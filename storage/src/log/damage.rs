@@ -35,7 +35,9 @@ impl PartitionLog {
             // The header reads well; only the CRC does not.
             Place::Batch(header, position) => (position, Some(header.size)),
             Place::Damaged(position) => (position, None),
-            Place::End => return Ok(None),
+            Place::End if offset < self.cleaned => return Ok(None),
+            // The header of the last batch says less than it was.
+            Place::End => (segment.size(), None),
         };
         let (next, end) = match length {
             Some(length) if position + length == segment.size() => (behind, segment.size()),

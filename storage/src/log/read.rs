@@ -157,7 +157,15 @@ impl PartitionLog {
                 Place::Batch(header, position) => {
                     return Ok(Some(Start { segment: index, position, base: header.base }));
                 }
-                Place::End => {}
+                Place::End => {
+                    // Without compaction a segment ends where the next one begins.
+                    let next = self.segments.get(index + 1).map(Segment::base);
+                    if from >= self.cleaned && next.is_some_and(|next| from < next) {
+                        let (segment, position) = (&self.segments[index], self.segments[index].size());
+                        let (log, segment) = (self.directory.clone(), segment.base());
+                        return Err(ReadError::Damaged { log, segment, position });
+                    }
+                }
                 Place::Damaged(position) => {
                     let segment = self.segments[index].base();
                     return Err(ReadError::Damaged { log: self.directory.clone(), segment, position });

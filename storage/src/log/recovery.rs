@@ -18,9 +18,9 @@ use crate::event_log;
 use crate::index::txn;
 use crate::key_index;
 use crate::leader_epochs::LeaderEpochs;
-use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX, WALK_WINDOW_BYTES};
-use crate::producer_state::{ProducerState, SNAPSHOT};
-use crate::segment::{Found, Segment, base_of};
+use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX};
+use crate::producer_state::{ProducerState, SIDECAR, SNAPSHOT};
+use crate::segment::{Found, Segment, UNFINISHED, base_of};
 use crate::walk;
 
 /// How a log was left, as the checkpoints say.
@@ -34,6 +34,8 @@ pub(crate) struct OpenAs {
     pub(crate) log_start: Option<Offset>,
     /// Compaction may have left holes below.
     pub(crate) cleaned: Option<Offset>,
+    /// Whether the directory tells of which topic it is.
+    pub(crate) names_topic: bool,
     /// Where the log ended.
     pub(crate) end: Option<Offset>,
     /// The broker's epoch.
@@ -41,6 +43,15 @@ pub(crate) struct OpenAs {
     /// A sync failed in a life before: what is recovered must be written once more, or a later sync would say that it
     /// is on the disk while it is in memory only.
     pub(crate) rewrite: bool,
+}
+
+/// What was checked when a log was opened.
+#[derive(Clone, Copy, Debug)]
+struct Checked {
+    /// The base of the segment in which it begins.
+    segment: Offset,
+    /// The first offset.
+    from: Offset,
 }
 
 impl PartitionLog {
@@ -68,11 +79,13 @@ impl PartitionLog {
             producers: ProducerState::default(),
             epochs: LeaderEpochs::default(),
             snapshots: BTreeSet::new(),
+            bytes_since_snapshot: 0,
             events: BTreeSet::new(),
             keys: None,
             has_key_files: false,
             recovered_bytes: 0,
             dirty: Dirty::default(),
+            syncs: VecDeque::new(),
             unsynced_since_ms: None,
             bytes: 0,
             poisoned: false,
@@ -87,10 +100,10 @@ impl PartitionLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
             Err(error) => return Err(error).doing("list", &log.directory),
         };
-        if log.set_aside_stray()? {
-            return Ok(log);
-        }
         log.present = true;
+        if !left.names_topic {
+            log.write_partition_metadata()?;
+        }
         if swap::settle(&**disk, &log.directory, &entries)? {
             entries = disk.list(&log.directory).doing("list", &log.directory)?;
         }
@@ -118,51 +131,50 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// A directory that another topic left under this name is kept under another one.
-    fn set_aside_stray(&mut self) -> Result<bool, StorageError> {
-        match stored_topic_id(&*self.disk, &self.directory)? {
-            Some(topic) if topic == self.id.topic => Ok(false),
-            Some(topic) => {
-                let aside = format!("{}.{:?}{STRAY}", self.directory, topic);
-                tracing::warn!(self.directory, aside, "directory belongs to another topic, set aside");
-                self.disk.rename(&self.directory, &aside).doing("rename", &self.directory)?;
-                self.disk.sync_dir("").doing("sync", "the data directory")?;
-                Ok(true)
-            }
-            None => {
-                self.write_partition_metadata()?;
-                Ok(false)
-            }
-        }
-    }
-
     fn load(&mut self, entries: &[Entry], left: &OpenAs) -> Result<(), StorageError> {
         self.collect(entries)?;
         let recovered_from = if left.clean { self.resume(left)? } else { None };
         self.changed = !left.clean || recovered_from.is_some();
         let is_recovered = self.changed;
-        let epochs_from = match (left.clean, recovered_from) {
-            (true, None) => self.end,
-            (_, from) => {
-                let from = from.unwrap_or_else(|| self.segment_below(left.recovery_point));
-                self.recover(from, left.rewrite)?
+        let checked = match (left.clean, recovered_from) {
+            (true, None) => Checked { segment: self.end, from: self.end },
+            // Its files do not fit together: what was synced in it is not to be relied on.
+            (true, Some(from)) => self.recover(from, Offset::ZERO, left.rewrite)?,
+            (false, _) => {
+                let point = left.recovery_point.unwrap_or(Offset::ZERO);
+                self.recover(self.segment_below(point), point, left.rewrite)?
             }
         };
+        let epochs_from = checked.from;
         self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
         self.apply_log_start(left)?;
-        self.epochs.truncate_to(self.end);
+        let is_cut = self.epochs.truncate_to(self.end);
         self.cut_snapshots()?;
         if is_recovered {
             let unsynced_from = left.recovery_point.unwrap_or(Offset::ZERO).max(epochs_from);
             self.secure_snapshots(unsynced_from, left.rewrite)?;
         }
         // Nothing says of the indexes of what was recovered that they are whole.
-        let stale = self.stale_txn_indexes(if is_recovered { epochs_from } else { self.end })?;
-        let epochs_from = if self.epochs.latest().is_none() { Offset::ZERO } else { epochs_from };
-        self.rebuild_state(epochs_from, &stale)?;
+        let stale = self.stale_txn_indexes(checked.segment)?;
+        let aborted_from = stale
+            .first()
+            .map_or(self.end, |base| if *base == checked.segment { checked.from } else { *base });
+        // Where there is no record there is no epoch to find, however much lies below the log start.
+        let is_unknown = self.epochs.latest().is_none() && self.log_start < self.end;
+        let epochs_from = if is_unknown { Offset::ZERO } else { epochs_from };
+        self.find_epochs_below()?;
+        let producers_from = self.rebuild_state(epochs_from, &stale, aborted_from)?;
+        let active = self.segments.last().map_or(self.end, Segment::base);
+        if is_recovered && producers_from < active {
+            // A snapshot was lost: without another one each recovery would read from there on again.
+            self.write_snapshot();
+        }
         // Not before: they may tell what no snapshot does.
         self.remove_segments_below_start()?;
         self.epochs.truncate_from(self.log_start);
+        if is_cut {
+            self.write_epochs()?;
+        }
         match self.epochs.latest() {
             Some(found) if found > self.leader_epoch => Err(StorageError::EpochAhead {
                 log: self.directory.clone(),
@@ -171,6 +183,17 @@ impl PartitionLog {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Where a log start was lost, the epochs that were forgotten with what lay below it are looked up again.
+    fn find_epochs_below(&mut self) -> Result<(), StorageError> {
+        let Some(first) = self.epochs.first_start().filter(|first| *first > self.log_start) else {
+            return Ok(());
+        };
+        let mut below = LeaderEpochs::default();
+        self.replay(self.log_start, first, |_, header, _| below.assign(header.leader_epoch, header.base))?;
+        self.epochs.put_below(below);
+        Ok(())
     }
 
     /// Sorts the directory's files; what a crash left half made is removed.
@@ -186,7 +209,7 @@ impl PartitionLog {
             let suffixes = [".index", ".timeindex", txn::SUFFIX, key_index::SUFFIX];
             let index = suffixes.into_iter().find_map(|suffix| base_of(name, suffix));
             let orphan = index.is_some_and(|base| !found.contains_key(&base));
-            if orphan || name.ends_with(".tmp") {
+            if orphan || name.ends_with(UNFINISHED) {
                 let path = join(&self.directory, name);
                 self.disk.remove_file(&path).doing("remove", &path)?;
             } else if let Some(base) = base_of(name, ".index") {
@@ -201,6 +224,12 @@ impl PartitionLog {
                 self.has_key_files = true;
             } else if let Some(group) = event_log::name_of(name) {
                 self.events.insert(group);
+            }
+        }
+        for entry in entries {
+            if base_of(&entry.name, SIDECAR).is_some_and(|at| !self.snapshots.contains(&at)) {
+                let path = join(&self.directory, &entry.name);
+                self.disk.remove_file(&path).doing("remove", &path)?;
             }
         }
         for (base, found) in found {
@@ -243,13 +272,10 @@ impl PartitionLog {
                 continue;
             }
             tracing::warn!(log = segment.log_path(), "index does not fit its log, rebuilding it");
-            let rebuilt = segment.rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX);
-            rebuilt.doing("rebuild", &self.directory)?;
             // They lie below the recovery point: the next start will not look at them again.
-            for file in segment.index_files().doing("write", &self.directory)? {
-                file.sync_data().doing("sync", &self.directory)?;
-            }
+            segment.replace_indexes(interval).doing("rebuild an index of", &self.directory)?;
             segment.close();
+            self.dirty.directories.insert(self.directory.clone());
         }
         Ok(())
     }
@@ -271,31 +297,42 @@ impl PartitionLog {
 
     /// The segment that holds the last offset below the recovery point: of a segment that ends just there the log is
     /// synced, but its indexes may not be.
-    fn segment_below(&self, recovery_point: Option<Offset>) -> usize {
-        let point = recovery_point.unwrap_or(Offset::ZERO);
+    fn segment_below(&self, point: Offset) -> usize {
         self.segments.partition_point(|segment| segment.base() < point).saturating_sub(1)
     }
 
-    /// Checks every batch from segment `from` on, rebuilds those segments' indexes, and cuts at the first bytes
-    /// that are no valid batch. The base offset of what was checked.
-    fn recover(&mut self, from: usize, rewrite: bool) -> Result<Offset, StorageError> {
+    /// Checks every batch from `point` on, which lies in segment `from`, rebuilds the indexes of what is checked, and cuts
+    /// at the first bytes that are no valid batch. Where it cannot be told where `point` is, or all is to be written
+    /// again, the whole segment is checked.
+    fn recover(&mut self, from: usize, point: Offset, rewrite: bool) -> Result<Checked, StorageError> {
         let interval = self.config.index_interval_bytes;
         let cleaned = self.cleaned;
         self.rebuild_indexes(from)?;
-        let checked_from = self.segments.get(from).map_or(self.end, Segment::base);
+        let mut resumed = None;
+        if !rewrite && let Some(segment) = self.segments.get_mut(from) {
+            resumed = segment.resume_at(point, interval, cleaned).doing("read", &self.directory)?;
+        }
+        let segment = self.segments.get(from).map_or(self.end, Segment::base);
+        let checked_from = if resumed.is_some() { point } else { segment };
         self.synced = checked_from;
         let mut end = checked_from;
         let mut kept = from;
         let mut cut = false;
         for index in from..self.segments.len() {
             let segment = &mut self.segments[index];
-            if index > from && !walk::follows(segment.base(), end, cleaned) {
+            // What is deleted may be gone in part: that is no gap.
+            let joins = segment.base() <= self.log_start || walk::follows(segment.base(), end, cleaned);
+            if index > from && !joins {
                 tracing::error!(log = self.directory, %end, next = %segment.base(), "segments do not join, cut");
                 break;
             }
             let len = segment.size();
-            self.recovered_bytes += len;
-            let rebuilt = segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned);
+            let position = resumed.take().unwrap_or(0);
+            self.recovered_bytes += len - position;
+            let rebuilt = match position {
+                0 => segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned),
+                _ => segment.rebuild_from(point, position, interval, cleaned),
+            };
             let (next, broken) = rebuilt.doing("recover", &self.directory)?;
             end = next;
             kept = index + 1;
@@ -325,7 +362,7 @@ impl PartitionLog {
             self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
         }
         self.end = end;
-        Ok(checked_from)
+        Ok(Checked { segment, from: checked_from })
     }
 
     /// Bytes that were checked when the log was opened.
@@ -374,6 +411,14 @@ pub(super) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
         at += bytes.len() as u64;
     }
     file.sync_data()
+}
+
+/// A directory that another topic left under this name is kept under another one.
+pub(crate) fn set_aside(disk: &dyn Disk, directory: &str, topic: TopicId) -> Result<(), StorageError> {
+    let aside = format!("{directory}.{topic:?}{STRAY}");
+    tracing::warn!(directory, aside, "directory belongs to another topic, set aside");
+    disk.rename(directory, &aside).doing("rename", directory)?;
+    disk.sync_dir("").doing("sync", "the data directory")
 }
 
 /// The topic id in a directory's `partition.metadata`.

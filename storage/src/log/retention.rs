@@ -5,7 +5,7 @@
 
 use records::ids::Offset;
 
-use super::PartitionLog;
+use super::{PartitionLog, swap};
 use crate::error::{DeleteError, IoContext, StorageError};
 
 impl PartitionLog {
@@ -99,9 +99,21 @@ impl PartitionLog {
             self.sync_files()?;
             self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
         }
-        for mut segment in self.segments.drain(..first) {
-            self.bytes -= segment.size();
-            self.retired.extend(segment.retire().doing("remove a segment of", &self.directory)?);
+        // The oldest first, and none is forgotten before it is out of use: one that stays behind in front of a gap would
+        // have the next recovery cut the log there.
+        for _ in 0..first {
+            let segment = &mut self.segments[0];
+            if segment.base() < self.cleaned {
+                // A swap that has begun must not be finished by the next start: the segment would stand in front of a gap.
+                swap::remove_swap(&*self.disk, &self.directory, segment.base())
+                    .doing("remove a file of", &self.directory)?;
+            }
+            let retired = segment.retire();
+            // Without its log file there is nothing left to read, whatever stands beside it.
+            if retired.is_ok() || matches!(self.disk.read_len(segment.log_path()), Ok(None)) {
+                self.bytes -= self.segments.remove(0).size();
+            }
+            self.retired.extend(retired.doing("remove a segment of", &self.directory)?);
         }
         self.dirty.directories.insert(self.directory.clone());
         let base = self.segments[0].base();

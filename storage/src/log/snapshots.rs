@@ -1,4 +1,4 @@
-//! Producer snapshots of a log: written at every roll and at the end, read when it is opened.
+//! Producer snapshots of a log: written at every roll, with a sync now and then, and at the end; read when it is opened.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,14 @@ use crate::segment::{Segment, file_name};
 impl PartitionLog {
     /// Writes the state as of the log's end. Not being able to costs a longer recovery, so it is no error.
     pub(super) fn write_snapshot(&mut self) {
+        self.bytes_since_snapshot = 0;
         if self.snapshots.contains(&self.end) {
             return;
         }
+        // The sidecar first: a kill between the two must not leave a snapshot that knows less than the log does.
         let files = [
-            (SNAPSHOT, producer_state::encode(&self.producers)),
             (SIDECAR, producer_state::encode_sidecar(&self.producers)),
+            (SNAPSHOT, producer_state::encode(&self.producers)),
         ];
         for (suffix, bytes) in files {
             let path = join(&self.directory, &file_name(self.end, suffix));
@@ -96,12 +98,14 @@ impl PartitionLog {
     }
 
     /// Rebuilds producers, leader epochs and, of the segments at these bases, the transaction indexes: the newest good
-    /// snapshot, then the batch headers behind it. Headers below `epochs_from` are covered by the epoch checkpoint.
+    /// snapshot, then the batch headers behind it. Headers below `epochs_from` are covered by the epoch checkpoint. From
+    /// which offset on batches were needed for the producers.
     pub(super) fn rebuild_state(
         &mut self,
         epochs_from: Offset,
         stale: &BTreeSet<Offset>,
-    ) -> Result<(), StorageError> {
+        aborted_from: Offset,
+    ) -> Result<Offset, StorageError> {
         let first = self.segments.first().map_or(self.end, Segment::base);
         let newest = self.load_snapshot(Offset::MAX)?;
         let (mut state, producers_from) = newest.unwrap_or((ProducerState::default(), first));
@@ -109,8 +113,8 @@ impl PartitionLog {
             state.adopt_open(&self.replay_from_start(producers_from, &mut Aborted::new())?);
         }
         let mut aborted: Aborted = stale.iter().map(|base| (*base, Vec::new())).collect();
-        if let Some(&base) = stale.first().filter(|base| **base < producers_from) {
-            self.replay_aborted(base, producers_from, &mut aborted)?;
+        if aborted_from < producers_from {
+            self.replay_aborted(aborted_from, producers_from, &mut aborted)?;
         }
         let mut epochs = std::mem::take(&mut self.epochs);
         let replayed = self.replay(producers_from.min(epochs_from), self.end, |segment, header, marker| {
@@ -127,7 +131,8 @@ impl PartitionLog {
         self.epochs = epochs;
         replayed?;
         self.producers = state;
-        self.write_aborted(aborted)
+        self.write_aborted(aborted)?;
+        Ok(producers_from)
     }
 
     /// The newest good snapshot at or below `limit`, with its offset; those that are not good are removed.

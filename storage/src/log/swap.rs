@@ -199,7 +199,7 @@ fn rename_swap(disk: &dyn Disk, directory: &str, base: Offset) -> io::Result<()>
 }
 
 /// Takes a swap back: the log file first, since what is left without it is nothing.
-fn remove_swap(disk: &dyn Disk, directory: &str, base: Offset) -> io::Result<()> {
+pub(super) fn remove_swap(disk: &dyn Disk, directory: &str, base: Offset) -> io::Result<()> {
     for suffix in FILES.iter().rev() {
         remove_if_there(disk, &join(directory, &format!("{}{SWAP}", file_name(base, suffix))))?;
     }

@@ -9,12 +9,15 @@ use super::PartitionLog;
 use crate::disk::{DiskFile, join};
 use crate::error::{IoContext, StorageError};
 use crate::leader_epochs;
-use crate::options::{FlushPolicy, SYNC_FILES_MAX};
+use crate::options::{FlushPolicy, SNAPSHOT_EVERY_BYTES, SYNC_FILES_MAX};
 
 /// What a sync must reach, besides the active segment's log file.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     pub(crate) log: bool,
+    /// Whether the active segment's index of aborted transactions has grown: below the recovery point nobody looks for
+    /// what it does not tell.
+    pub(crate) txn_index: bool,
     pub(crate) files: Vec<Arc<dyn DiskFile>>,
     pub(crate) directories: BTreeSet<String>,
     /// The leader epochs' file and what it must say: nothing counts as synced before it does, since recovery reads no
@@ -33,6 +36,14 @@ impl Dirty {
     }
 }
 
+/// A sync that has begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    number: u64,
+    end: Offset,
+    is_done: bool,
+}
+
 impl PartitionLog {
     /// Takes what a sync must reach; the log counts as clean until the next write. `None` when there is nothing. What is
     /// taken must be synced in the order in which it was taken.
@@ -48,11 +59,19 @@ impl PartitionLog {
         if self.dirty.is_clean() {
             return Ok(None);
         }
+        // Less often than a segment is rolled it would be of no use.
+        let often = SNAPSHOT_EVERY_BYTES.min(self.config.segment_limit() / 8);
+        if self.bytes_since_snapshot >= often && self.dirty.log {
+            self.write_snapshot();
+        }
         if self.dirty.log
             && let Some(active) = self.segments.last_mut()
         {
             let file = active.log_file().doing("open", &self.directory)?;
             self.dirty.files.push(Arc::clone(file));
+            if std::mem::take(&mut self.dirty.txn_index) {
+                self.dirty.files.extend(active.txn_index_file().doing("open", &self.directory)?);
+            }
         }
         self.unsynced_since_ms = None;
         Ok(Some((self.end, std::mem::take(&mut self.dirty))))
@@ -68,6 +87,25 @@ impl PartitionLog {
                 is_rolled || self.unsynced_since_ms.is_some_and(|since| now_ms.saturating_sub(since) >= ms)
             }
         }
+    }
+
+    /// A sync begins of everything below `end`; its number.
+    pub(crate) fn sync_begins(&mut self, end: Offset) -> u64 {
+        let number = self.syncs.front().map_or(0, |first| first.number) + self.syncs.len() as u64;
+        self.syncs.push_back(Begun { number, end, is_done: false });
+        number
+    }
+
+    /// The sync of that number has come back: up to where the log is durable now. What an earlier one is to reach still
+    /// counts as not durable, whatever the later ones say.
+    pub(crate) fn sync_ended(&mut self, number: u64) -> Offset {
+        if let Some(begun) = self.syncs.iter_mut().find(|begun| begun.number == number) {
+            begun.is_done = true;
+        }
+        while let Some(begun) = self.syncs.pop_front_if(|begun| begun.is_done) {
+            self.synced(begun.end);
+        }
+        self.synced
     }
 
     /// A sync that began when the log ended at `end` has come back.
@@ -102,6 +140,13 @@ impl PartitionLog {
 
     pub(crate) fn dirty(&mut self) -> &mut Dirty {
         &mut self.dirty
+    }
+
+    /// Writes the epochs down here and now. They go with the next sync too: one that is under way may tell of fewer.
+    pub(crate) fn write_epochs(&self) -> Result<(), StorageError> {
+        let Some(text) = self.epochs.unwritten() else { return Ok(()) };
+        let path = join(&self.directory, leader_epochs::FILE);
+        self.disk.write_atomic(&path, text.as_bytes()).doing("write", &path)
     }
 
     /// Ends all writing: seals, snapshots. The files that must be synced then.

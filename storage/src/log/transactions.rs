@@ -36,6 +36,7 @@ impl PartitionLog {
             self.dirty.directories.insert(self.directory.clone());
         }
         active.note_aborted(txn);
+        self.dirty.txn_index = true;
     }
 
     /// The aborted transactions that touch what a slice shows from `from` on, ascending by marker
@@ -120,15 +121,15 @@ impl PartitionLog {
         Ok(stale)
     }
 
-    /// Finds the aborted transactions of the segments from that at `base` on whose markers stand below `until`, out of
-    /// an older snapshot than the newest one.
+    /// Finds the aborted transactions whose markers stand from `from` to below `until`, out of an older snapshot than the
+    /// newest one.
     pub(super) fn replay_aborted(
         &mut self,
-        base: Offset,
+        from: Offset,
         until: Offset,
         aborted: &mut Aborted,
     ) -> Result<(), StorageError> {
-        match self.load_snapshot(base)? {
+        match self.load_snapshot(from)? {
             Some((state, from)) if from >= self.cleaned => self.replay_state(state, from, until, aborted)?,
             _ => self.replay_from_start(until, aborted)?,
         };

@@ -22,6 +22,11 @@ impl Segment {
         self.txns.create()
     }
 
+    /// The transaction index's file, for syncing; `None` where there is none.
+    pub(crate) fn txn_index_file(&mut self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        self.txns.flushed()
+    }
+
     /// Removes the transaction index where it holds nothing: compaction writes such a one in the place of another.
     pub(crate) fn drop_empty_txn_index(&mut self) {
         if self.txns.bytes() == Some(0)

@@ -24,7 +24,9 @@ impl Segment {
     /// The batch that holds `offset`, or the first one behind a hole there; damaged where the place of `offset` cannot
     /// be read. Holes are below `cleaned` only.
     pub(crate) fn locate(&mut self, offset: Offset, cleaned: Offset) -> io::Result<Place> {
-        let indexed = self.offsets.floor(offset)?;
+        // What points behind the segment would look like its end.
+        let size = self.size;
+        let indexed = self.offsets.floor(offset)?.filter(|&(_, position)| position < size);
         let place = self.search(indexed, offset, cleaned)?;
         let Place::Damaged(at) = place else { return Ok(place) };
         // Behind the damage the index knows the way; what lies before its next entry is lost.

@@ -376,3 +376,57 @@ fn unsynced_records_are_made_durable_before_holes_are_allowed_there() {
         assert_eq!(keys(&read(&mut world)), [(36, "k0"), (37, "k1"), (38, "k2"), (39, "k3")], "seed {seed}");
     }
 }
+
+#[test]
+fn a_swap_of_what_was_deleted_meanwhile_is_not_finished_by_the_next_start() {
+    for steps in 0..200 {
+        let mut world = filled(1, LogConfig { file_delete_delay_ms: 60_000, ..roomy() });
+        let ended = clean_steps(&mut world, steps);
+        world.logs().delete_records(partition(0), Offset(45)).unwrap();
+        world.kill();
+        assert_eq!((world.facts().log_start, world.facts().end), (Offset(45), Offset(61)), "step {steps}");
+        assert!(read(&mut world).ends_with(&left()), "step {steps}");
+        if ended {
+            return;
+        }
+    }
+    panic!("the compaction never ended");
+}
+
+#[test]
+fn r15_compaction_does_not_forget_where_an_epoch_began() {
+    let mut world = World::with(1, compacted());
+    put(&mut world, "a", "first life");
+    world.kill();
+    // The first records of epoch 1 are replaced by later ones; what was written of epoch 0 beyond offset 0 is void.
+    put(&mut world, "b", "old");
+    put(&mut world, "b", "new");
+    roll(&mut world);
+    put(&mut world, "active", "v");
+    clean(&mut world, NOW);
+    world.power_cut();
+    let found = world.logs().epoch_end_offset(partition(0), 0).unwrap();
+    assert_eq!(found, Some((0, Offset(1))));
+}
+
+#[test]
+fn a_scan_goes_on_to_the_end_where_nothing_is_left_before_it() {
+    let mut found = 0;
+    for seed in 0..20 {
+        let mut world = World::with(seed, compacted());
+        put(&mut world, "a", "v");
+        let mut keyless = BatchBuilder::new(Codec::None, TimestampType::Create);
+        keyless.append(NOW, None, Some(b"goes"), &[]);
+        world.append(BytesMut::from(&keyless.build(Offset(0), -1)[..])).unwrap();
+        roll(&mut world);
+        put(&mut world, "active", "v");
+        clean(&mut world, NOW);
+        world.power_cut();
+        if world.facts().end == Offset(2) {
+            let scan = world.logs().scan(partition(0), Offset(1), 1000, Offset::MAX).unwrap();
+            assert_eq!((scan.batches.len(), scan.next), (0, Offset(2)));
+            found += 1;
+        }
+    }
+    assert!(found > 0, "no power cut took the active segment's records");
+}

@@ -304,3 +304,51 @@ fn an_offset_index_that_leads_astray_costs_no_data() {
         assert_eq!(batches.iter().map(|batch| batch.size() as u64).sum::<u64>(), slice.len());
     }
 }
+
+/// How much a start after a kill checks of a log of 100 batches, the last five of them behind the recovery point.
+fn checked_after_a_kill(damage: impl Fn(&dyn Disk)) -> u64 {
+    let config = LogConfig { segment_bytes: 1 << 20, index_interval_bytes: 512, ..LogConfig::default() };
+    let mut world = World::with(1, config);
+    for number in 0..100 {
+        if number == 95 {
+            world.sync();
+            world.logs().checkpoint().unwrap();
+        }
+        world.append(batch_of(Codec::None, &[NOW + number, NOW + number])).unwrap();
+    }
+    world.restart_after(|disk| damage(disk));
+    assert_eq!(world.facts().end, Offset(200));
+    for from in [0, 1, 77, 189, 190, 199] {
+        assert_eq!(world.read_all(Offset(from)).len(), 100 - from as usize / 2);
+        let found = world.logs().offset_for_time(partition(0), NOW + from / 2).unwrap().unwrap();
+        assert_eq!(found.offset, Offset(from / 2 * 2));
+    }
+    let bytes = world.logs().recovery.bytes;
+    world.append(batch(1)).unwrap();
+    world.sync();
+    world.clean_restart();
+    assert_eq!(world.read_all(Offset(0)).len(), 101);
+    bytes
+}
+
+#[test]
+fn r06_recovery_checks_what_lies_behind_the_recovery_point() {
+    let size = batch(2).len() as u64;
+    assert_eq!(checked_after_a_kill(|_| {}), 5 * size);
+}
+
+#[test]
+fn where_indexes_are_not_to_be_trusted_the_whole_segment_is_checked() {
+    let size = batch(2).len() as u64;
+    let index = "t-0/00000000000000000000.index";
+    let time_index = "t-0/00000000000000000000.timeindex";
+    assert_eq!(checked_after_a_kill(|disk| disk.remove_file(index).unwrap()), 100 * size);
+    assert_eq!(checked_after_a_kill(|disk| disk.remove_file(time_index).unwrap()), 100 * size);
+    for path in [index, time_index] {
+        for bytes in [vec![0; 24], vec![1; 24], vec![0xff; 24]] {
+            let checked =
+                checked_after_a_kill(|disk| disk.open(path).unwrap().write_all_at(&bytes, 0).unwrap());
+            assert!([5 * size, 100 * size].contains(&checked), "{checked}");
+        }
+    }
+}
