@@ -35,8 +35,11 @@ fn batch(records: usize) -> Bytes {
     builder.build(Offset(0), -1)
 }
 
+/// Partition, error code and base offset.
+type Told = (i32, i16, i64);
+
 /// Stores three records in each partition that is named; the error codes.
-async fn produce(client: &mut Client, topic: &str, partitions: &[i32]) -> Vec<(i32, i16, i64)> {
+async fn produce(client: &mut Client, topic: &str, partitions: &[i32]) -> Vec<Told> {
     let parts = partitions
         .iter()
         .map(|index| PartitionProduceData::default().with_index(*index).with_records(Some(batch(3))))
@@ -44,10 +47,7 @@ async fn produce(client: &mut Client, topic: &str, partitions: &[i32]) -> Vec<(i
     produce_to(client, &[(topic, parts)]).await
 }
 
-async fn produce_to(
-    client: &mut Client,
-    topics: &[(&str, Vec<PartitionProduceData>)],
-) -> Vec<(i32, i16, i64)> {
+async fn produce_to(client: &mut Client, topics: &[(&str, Vec<PartitionProduceData>)]) -> Vec<Told> {
     let topics = topics
         .iter()
         .map(|(name, parts)| {
@@ -252,7 +252,7 @@ async fn p04_unknown_topic_ids_are_echoed() {
     let request = ProduceRequest::default().with_acks(-1).with_topic_data(topics.to_vec());
     for base in 0..3 {
         let answer = client.call(13, &request).await;
-        let told: Vec<(Uuid, Vec<(i32, i16, i64)>)> = answer
+        let told: Vec<(Uuid, Vec<Told>)> = answer
             .responses
             .iter()
             .map(|topic| {

@@ -72,6 +72,9 @@ pub fn with_payload(batch: &[u8], payload: &[u8]) -> Bytes {
     })
 }
 
+/// A partition's index and the batch for it.
+pub type Sent = (i32, Option<Bytes>);
+
 /// One partition's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
@@ -108,11 +111,7 @@ pub async fn produce_as(
     said.remove(0)
 }
 
-pub fn request(
-    server: &Server,
-    version: i16,
-    topics: &[(&str, Vec<(i32, Option<Bytes>)>)],
-) -> ProduceRequest {
+pub fn request(server: &Server, version: i16, topics: &[(&str, Vec<Sent>)]) -> ProduceRequest {
     let topics = topics.iter().map(|(name, parts)| {
         let parts = parts.iter().map(|(index, batch)| {
             PartitionProduceData::default().with_index(*index).with_records(batch.clone())
