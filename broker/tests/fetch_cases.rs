@@ -376,3 +376,30 @@ async fn p13_k27_a_batch_on_disk_that_does_not_decode_stops_nobody() {
         assert_eq!(seen, good, "{order}");
     }
 }
+
+#[tokio::test]
+async fn r08_a_file_that_lost_its_end_harms_its_partition_alone() {
+    let (server, mut client) = started(2).await;
+    for index in [0, 1] {
+        for _ in 0..20 {
+            fill(&server, &mut client, index, 50).await;
+        }
+    }
+    let path = server.dir.path().join("t-0/00000000000000000000.log");
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    for version in VERSIONS {
+        // What is there still goes out; then it is an error of this partition, or the connection ends: the answer's
+        // length was told before the bytes were missed. Nobody waits, and no byte is made up.
+        let mut lost = Client::new(&server).await;
+        let asked = of(&server, version, vec![part(0, 900)]);
+        lost.send(version, &asked).await;
+        if let Some(answer) = lost.receive_or_end::<FetchRequest>(version).await {
+            let part = parts(&answer).remove(0);
+            assert!(matches!(part.error_code, 2 | 56), "v{version}: {}", part.error_code);
+        }
+        let asked = of(&server, version, vec![part(1, 0)]);
+        assert_eq!(served(&client.call(version, &asked).await)[0].1.len(), 20, "v{version}");
+    }
+    fill(&server, &mut client, 1, 1).await;
+}
