@@ -236,6 +236,35 @@ async fn f07_a_session_is_the_same_on_both_sides() {
 }
 
 #[tokio::test]
+async fn f07_sessions_of_an_earlier_life_are_unknown() {
+    let (server, mut client) = started(1).await;
+    let open = |server: &Server| of(server, 12, vec![part(0, 0)]).with_session_epoch(0);
+    let mut old = Vec::new();
+    for _ in 0..20 {
+        old.push(client.call(12, &open(&server)).await.session_id);
+    }
+    let Server { running, dir } = server;
+    running.stop().await.unwrap();
+    let server = Server::on(dir, &[]).await;
+    let mut client = Client::new(&server).await;
+    let mut new = Vec::new();
+    for _ in 0..20 {
+        new.push(client.call(12, &open(&server)).await.session_id);
+    }
+    let next = |id: i32| of(&server, 12, Vec::new()).with_session_id(id).with_session_epoch(1);
+    for id in &old {
+        assert_eq!(client.call(12, &next(*id)).await.error_code, 70);
+        // A client that lost its connection closes the session that it had, and opens another.
+        let again = client.call(12, &open(&server).with_session_id(*id)).await;
+        assert!(again.error_code == 0 && again.session_id > 0);
+    }
+    for id in &new {
+        let answer = client.call(12, &next(*id)).await;
+        assert_eq!((answer.error_code, answer.session_id), (0, *id), "nobody else has ended it");
+    }
+}
+
+#[tokio::test]
 async fn f09_leader_epochs_inside_sessions_and_outside() {
     let (server, mut client) = started(2).await;
     fill(&server, &mut client, 0, 9).await;
