@@ -1,4 +1,5 @@
-//! The only reader of the machine's randomness: topic ids and member ids need to be unlike any other.
+//! The only reader of the machine's randomness: topic ids, member ids and the ids of fetch sessions need to be unlike any
+//! other.
 
 use records::ids::TopicId;
 
@@ -13,6 +14,13 @@ pub fn random_bytes() -> [u8; 16] {
         .expect("a booted kernel gives randomness");
     assert_eq!(count, bytes.len(), "up to 256 bytes come whole (getrandom(2))");
     bytes
+}
+
+/// An id for a fetch session, from 1 on.
+#[must_use]
+pub fn fetch_session_id() -> i32 {
+    let [first, second, third, fourth, ..] = random_bytes();
+    (i32::from_be_bytes([first, second, third, fourth]) & i32::MAX).max(1)
 }
 
 /// A new topic id: a random UUID (version 4), not beginning with `-` in Kafka's base64 form, and not one of the ids

@@ -14,6 +14,8 @@ use protocol::messages::TopicRef;
 use protocol::messages::fetch::{FetchPartition, FetchRequest};
 use records::ids::Offset;
 
+use crate::entropy;
+
 /// A full cache gives up a session that was not used for so long (Kafka's `MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS`).
 const EVICTABLE_AFTER: Micros = Micros(120_000_000);
 
@@ -32,8 +34,6 @@ pub struct FetchSessions {
 #[derive(Debug, Default)]
 struct State {
     sessions: HashMap<i32, (Mono, Arc<Mutex<Session>>)>,
-    /// Ids are drawn by counting; they tell sessions apart, they protect nothing.
-    id_last: i32,
 }
 
 #[derive(Debug)]
@@ -147,10 +147,12 @@ impl FetchSessions {
             }
             state.sessions.remove(&id);
         }
+        // Ids of an earlier life must name nothing: whoever comes back from it closes the one that it had
+        // (`FetchSessionCache.newSessionId`).
         let id = loop {
-            state.id_last = state.id_last.checked_add(1).unwrap_or(1);
-            if !state.sessions.contains_key(&state.id_last) {
-                break state.id_last;
+            let id = entropy::fetch_session_id();
+            if !state.sessions.contains_key(&id) {
+                break id;
             }
         };
         let parts = wanted.iter().map(|wanted| Part { wanted: wanted.clone(), told: None }).collect();

@@ -103,16 +103,21 @@ fn aborted(part: &PartitionData) -> Option<Vec<(i64, i64)>> {
 }
 
 async fn latest(client: &mut Client, isolation: i8) -> i64 {
+    offset_for(client, -1, isolation).await.0
+}
+
+/// Offset and timestamp of ListOffsets.
+async fn offset_for(client: &mut Client, timestamp: i64, isolation: i8) -> (i64, i64) {
     let part = ListOffsetsPartition::default()
         .with_partition_index(0)
         .with_current_leader_epoch(-1)
-        .with_timestamp(-1);
+        .with_timestamp(timestamp);
     let topic = ListOffsetsTopic::default().with_name(TopicName(text("t"))).with_partitions(vec![part]);
     let request = ListOffsetsRequest::default().with_isolation_level(isolation).with_topics(vec![topic]);
     let answer = client.call(7, &request).await;
     let part = &answer.topics[0].partitions[0];
     assert_eq!(part.error_code, 0);
-    part.offset
+    (part.offset, part.timestamp)
 }
 
 #[tokio::test]
@@ -123,7 +128,7 @@ async fn f11_last_stable_offset() {
     assert_eq!(append(&server, batch(Some((PRODUCER, 0)), 3)).await, 1);
     append(&server, batch(Some((PRODUCER, 3)), 3)).await;
     let mut client = Client::new(&server).await;
-    for version in 4..=17 {
+    for version in 4..=18 {
         let held = fetch(&server, &mut client, version, 1, COMMITTED).await;
         let log_start = if version >= 5 { 0 } else { -1 };
         assert_eq!(bounds(&held), (7, 1, log_start), "v{version}");
@@ -139,6 +144,39 @@ async fn f11_last_stable_offset() {
     assert_eq!((latest(&mut client, COMMITTED).await, latest(&mut client, UNCOMMITTED).await), (8, 8));
     let part = fetch(&server, &mut client, 12, 1, COMMITTED).await;
     assert_eq!((bounds(&part), bases(&part), aborted(&part)), ((8, 8, 0), vec![1, 4, 7], Some(vec![])));
+    server.running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn f11_f17_times_are_looked_up_below_the_last_stable_offset() {
+    let server = Server::start().await;
+    server.topic("t").await;
+    let at = |producer: Option<(i64, i32)>, timestamp: i64| {
+        let mut builder = BatchBuilder::new(Codec::Gzip, TimestampType::Create);
+        if let Some((id, sequence)) = producer {
+            builder = builder.producer(id, 0, sequence).transactional();
+        }
+        builder.append(timestamp, Some(b"key"), Some(b"value"), &[]);
+        builder.build(Offset(0), -1)
+    };
+    append(&server, at(None, 5)).await;
+    append(&server, at(Some((PRODUCER, 0)), 9)).await;
+    append(&server, at(None, 7)).await;
+    let mut client = Client::new(&server).await;
+    const NONE: (i64, i64) = (-1, -1);
+    for (time, committed, uncommitted) in
+        [(0, (0, 5), (0, 5)), (5, (0, 5), (0, 5)), (6, NONE, (1, 9)), (10, NONE, NONE), (-3, NONE, (1, 9))]
+    {
+        assert_eq!(offset_for(&mut client, time, COMMITTED).await, committed, "{time}");
+        assert_eq!(offset_for(&mut client, time, UNCOMMITTED).await, uncommitted, "{time}");
+    }
+    // A marker is a record with a time, as in Kafka.
+    append(&server, EndMarker { commit: false, coordinator_epoch: 0 }.batch(PRODUCER, 0, 20)).await;
+    for isolation in [COMMITTED, UNCOMMITTED] {
+        for (time, found) in [(6, (1, 9)), (10, (3, 20)), (20, (3, 20)), (21, NONE), (-3, (3, 20))] {
+            assert_eq!(offset_for(&mut client, time, isolation).await, found, "{time}");
+        }
+    }
     server.running.stop().await.unwrap();
 }
 
@@ -207,7 +245,7 @@ async fn f12_aborted_transaction_that_began_earlier() {
     append(&server, batch(None, 1)).await;
     for _ in 0..2 {
         let mut client = Client::new(&server).await;
-        for version in 4..=17 {
+        for version in 4..=18 {
             for (at, first) in [(0, 0), (2, 1), (5, 4), (7, 7)] {
                 let part = fetch(&server, &mut client, version, at, COMMITTED).await;
                 assert_eq!(aborted(&part), Some(vec![(PRODUCER, 1)]), "v{version} at {at}");

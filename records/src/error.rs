@@ -28,4 +28,10 @@ pub enum RecordError {
         /// The limit that was given, in bytes.
         limit: usize,
     },
+    /// A record of a compressed batch is larger than the caller's limit: raise the limit, or refuse the batch.
+    #[error("a record takes more than {limit} bytes when decompressed, send smaller records")]
+    RecordTooLarge {
+        /// The limit that was given, in bytes.
+        limit: usize,
+    },
 }

@@ -276,6 +276,43 @@ fn b05_decompression_bombs_stop_at_the_bound() {
 }
 
 #[test]
+fn the_largest_record_counts_where_it_is_decompressed() {
+    // Bodies of 70 bytes, together more than a window of the decoder holds.
+    let records: Vec<u8> =
+        (0..1_000).flat_map(|index| record(0, index, Some(b"k"), Some(&[7; 60]))).collect();
+    let body = |bytes: &[u8]| {
+        BatchView::parse(bytes)
+            .unwrap()
+            .records(1 << 20)
+            .unwrap()
+            .iter()
+            .map(|record| record.unwrap().raw.len())
+            .max()
+            .unwrap()
+    };
+    for codec in Codec::ALL {
+        let bytes = Raw::new(codec, 1_000, &records).bytes();
+        // The length in front of each takes two bytes.
+        let largest = body(&bytes) - 2;
+        assert!(validate(&bytes, &Rules { record_bytes_max: largest, ..rules() }).is_ok(), "{codec:?}");
+        let limit = largest - 1;
+        let got = validate(&bytes, &Rules { record_bytes_max: limit, ..rules() });
+        match codec {
+            Codec::None => assert!(got.is_ok()),
+            _ => assert_eq!(got, Err(ValidationError::Undecodable(RecordError::RecordTooLarge { limit }))),
+        }
+    }
+    // One that a window does not hold, or that is not there at all.
+    for records in [record(0, 0, Some(b"k"), Some(&[7; 100_000])), with_length(i32::MAX, b"x")] {
+        for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+            let bytes = Raw::new(codec, 1, &records).bytes();
+            let got = validate(&bytes, &Rules { record_bytes_max: 99_999, ..rules() });
+            assert_eq!(got, Err(ValidationError::Undecodable(RecordError::RecordTooLarge { limit: 99_999 })));
+        }
+    }
+}
+
+#[test]
 fn b06_record_fields() {
     let mut headers = vec![0, 0, 0, 1, 1];
     records::varint::write_i32(&mut headers, i32::MAX);

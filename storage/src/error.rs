@@ -42,6 +42,18 @@ pub enum StorageError {
         /// What is wrong.
         reason: String,
     },
+    /// A later release wrote it, and this one would misread it: start that release.
+    #[error(
+        "{path} has format {found}, this release knows formats up to {known}; start the release that wrote it"
+    )]
+    NewerFormat {
+        /// Which.
+        path: String,
+        /// Its format.
+        found: u64,
+        /// The newest that is known here.
+        known: u64,
+    },
     /// Open the partition first.
     #[error("partition is not open")]
     UnknownPartition,

@@ -37,6 +37,11 @@ const GROUP_NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("grou
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 const NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("names");
 
+/// What the tables mean. Raised with every change that an older release would misread.
+const FORMAT: u64 = 1;
+
+/// Absent in stores of before there was more than one.
+const FORMAT_NAME: &str = "format";
 const BOOT: &str = "boot";
 const LEADER_EPOCH: &str = "leader_epoch";
 const NEXT_GROUP: &str = "next_group";
@@ -89,7 +94,7 @@ impl Metadata {
     ///
     /// # Errors
     /// [`StorageError::Foreign`] for a directory that another broker claimed: what its store does not know would be
-    /// taken for files of deleted topics.
+    /// taken for files of deleted topics. [`StorageError::NewerFormat`] for the store of a later release.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<Self, StorageError> {
         let is_new = disk.read_len(METADATA_FILE).doing("open", METADATA_FILE)?.is_none();
         if is_new && disk.read_len(META).doing("open", META)?.is_some() {
@@ -106,9 +111,19 @@ impl Metadata {
             transaction.open_table(TOPIC_CONFIGS)?;
             transaction.open_table(GROUP_CONFIGS)?;
             transaction.open_table(GROUP_NUMBERS)?;
-            transaction.open_table(COUNTERS)?;
+            transaction.open_table(COUNTERS)?.insert(FORMAT_NAME, FORMAT)?;
             transaction.open_table(NAMES)?;
             transaction.commit()?;
+        } else {
+            let counters = database.begin_read()?.open_table(COUNTERS)?;
+            let found = counters.get(FORMAT_NAME)?.map_or(FORMAT, |value| value.value());
+            if found > FORMAT {
+                return Err(StorageError::NewerFormat {
+                    path: METADATA_FILE.to_owned(),
+                    found,
+                    known: FORMAT,
+                });
+            }
         }
         let naming = is_new.then(|| Naming { disk: Arc::clone(disk), file, unnamed });
         Ok(Self { database, naming: Mutex::new(naming) })

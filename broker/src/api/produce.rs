@@ -267,7 +267,8 @@ fn check(
     let mut changed = None;
     if let Ok(sent) = BatchView::parse(&bytes) {
         if let Some(packing) = found.packing.filter(|packing| packing.differs(&sent)) {
-            let packed = batch::repack(&sent, packing, rules.bytes_max, rules.batch_bytes_max);
+            let packed =
+                batch::repack(&sent, packing, rules.bytes_max.max(bytes.len()), rules.batch_bytes_max);
             changed = Some(packed.map_err(refused)?);
         }
         if rules.timestamp_type == TimestampType::Create && sent.max_timestamp() != validated.max_timestamp {

@@ -116,7 +116,7 @@ fn rules(config: &Config, configs: &Overrides) -> Rules {
     let number = |name| config.topic_number(name, configs);
     let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
     Rules {
-        bytes_max: size("max.decompressed.message.bytes").min(records::batch::validate::INFLATED_BYTES_MAX),
+        record_bytes_max: size("max.decompressed.message.bytes"),
         batch_bytes_max: size("max.message.bytes"),
         keys_required: list(&config.topic_text("cleanup.policy", configs)).contains(&"compact"),
         timestamp_type: match config.topic_text("message.timestamp.type", configs).as_str() {

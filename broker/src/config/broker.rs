@@ -52,7 +52,7 @@ pub const BROKER: &[Definition] = &[
     on("auto.create.topics.enable", Kind::Boolean, Some("true"), "Whether asking for a topic that does not exist creates it."),
     on("delete.topic.enable", Kind::Boolean, Some("true"), "Whether topics can be deleted."),
     on("message.max.bytes", I32_FROM_0, Some("1048588"), "Largest batch a topic takes, as sent."),
-    on("max.decompressed.message.bytes", I32_FROM_1, Some("2147483639"), "Largest batch a topic takes, unpacked."),
+    on("max.decompressed.message.bytes", I32_FROM_1, Some("2147483639"), "Largest record of a compressed batch that a topic takes. A batch unpacks to 64 MiB at most, whatever is set."),
     on("min.insync.replicas", I32_FROM_1, Some("1"), "Shown to tools; there is one replica."),
     on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), Some("producer"), "Codec of stored batches; producer keeps what was sent. A batch of another codec is packed anew, which costs the broker time; max.message.bytes holds for what was sent and for what is stored."),
     on("compression.gzip.level", Kind::MinusOneOr(1, 9), Some("-1"), "Level of gzip where the broker compresses; -1: zlib's own."),

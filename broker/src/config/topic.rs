@@ -26,7 +26,7 @@ pub const TOPIC: &[Definition] = &[
     on("local.retention.bytes", Kind::Long(-2, i64::MAX), None, broker!["log.local.retention.bytes"], "Shown to tools; there is no tiered storage."),
     on("local.retention.ms", Kind::Long(-2, i64::MAX), None, broker!["log.local.retention.ms"], "Shown to tools; there is no tiered storage."),
     on("max.compaction.lag.ms", Kind::Long(1, i64::MAX), None, broker!["log.cleaner.max.compaction.lag.ms"], "Older records are compacted in any case; a log file is closed at this age where records are compacted."),
-    on("max.decompressed.message.bytes", Kind::Int(1, i32::MAX), None, broker!["max.decompressed.message.bytes"], "Largest batch that is taken, unpacked."),
+    on("max.decompressed.message.bytes", Kind::Int(1, i32::MAX), None, broker!["max.decompressed.message.bytes"], "Largest record of a compressed batch that is taken. A batch unpacks to 64 MiB at most, whatever is set."),
     on("max.message.bytes", Kind::Int(0, i32::MAX), None, broker!["message.max.bytes"], "Largest batch that is taken, as sent."),
     on("message.timestamp.after.max.ms", I64_FROM_0, None, broker!["log.message.timestamp.after.max.ms"], "How far a producer's timestamp may lie in the future."),
     on("message.timestamp.before.max.ms", I64_FROM_0, None, broker!["log.message.timestamp.before.max.ms"], "How far a producer's timestamp may lie in the past."),

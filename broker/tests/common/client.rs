@@ -49,6 +49,19 @@ impl Client {
         answer
     }
 
+    /// As [`Self::receive`], or nothing where the connection ends before a whole answer.
+    pub async fn receive_or_end<R: Request>(&mut self, version: i16) -> Option<R::Response> {
+        let mut frame = bytes::Bytes::from(self.raw.frame_or_end().await?);
+        let header_version = R::Response::header_version(version);
+        kafka_protocol::messages::ResponseHeader::decode(&mut frame, header_version).unwrap();
+        Some(R::Response::decode(&mut frame, version).unwrap())
+    }
+
+    /// The broker ends this connection without another answer.
+    pub async fn closes(mut self) {
+        self.raw.closes().await;
+    }
+
     /// Sends a flexible request whose body is written by hand, and gives a reader behind the answer's header.
     pub async fn call_raw(&mut self, key: i16, version: i16, body: &Body) -> Answer {
         self.correlation += 1;

@@ -78,6 +78,17 @@ impl Raw {
         timeout(PATIENCE, read).await.expect("an answer comes")
     }
 
+    /// One frame without its length; nothing where the connection ends before its end.
+    pub(crate) async fn frame_or_end(&mut self) -> Option<Vec<u8>> {
+        let read = async {
+            let length = self.stream.read_i32().await.ok()?;
+            let mut body = vec![0; usize::try_from(length).unwrap()];
+            self.stream.read_exact(&mut body).await.ok()?;
+            Some(body)
+        };
+        timeout(PATIENCE, read).await.expect("an answer comes, or the end")
+    }
+
     /// The broker ends this connection within a second without sending a byte.
     pub(crate) async fn closes(&mut self) {
         let mut byte = [0];

@@ -42,7 +42,7 @@ impl Fixture {
         partitions.map(|one| (one.partition, one.error_code, one.leader_epoch, one.end_offset)).collect()
     }
 
-    fn commit(&mut self, group: &str, topic: &str, offset: i64) -> i16 {
+    pub(crate) fn commit(&mut self, group: &str, topic: &str, offset: i64) -> i16 {
         let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
         let topic =
             OffsetCommitRequestTopic::default().with_name(topic_name(topic)).with_partitions(vec![partition]);
@@ -54,7 +54,7 @@ impl Fixture {
     }
 
     /// Error and offset; asks again while the coordinator reads its log.
-    fn committed(&mut self, group: &str, topic: &str) -> i64 {
+    pub(crate) fn committed(&mut self, group: &str, topic: &str) -> i64 {
         let topic =
             OffsetFetchRequestTopic::default().with_name(topic_name(topic)).with_partition_indexes(vec![0]);
         let request =

@@ -5,6 +5,7 @@ mod cluster;
 mod configs;
 mod effects;
 mod groups;
+mod lives;
 mod log_dirs;
 mod offsets;
 mod producers;

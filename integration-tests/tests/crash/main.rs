@@ -97,7 +97,7 @@ struct Shared {
 }
 
 #[test]
-fn what_is_acknowledged_survives_any_number_of_kills() {
+fn p20_what_is_acknowledged_survives_any_number_of_kills() {
     let rounds =
         std::env::var("SLUICE_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let mut random = Random::new(rounds);

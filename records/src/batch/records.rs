@@ -123,7 +123,7 @@ impl<'a> BatchView<'a> {
         limit: usize,
         mut visit: impl FnMut(Record<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut scan = Scan::open(self, limit)?;
+        let mut scan = Scan::open(self, limit, usize::MAX)?;
         let mut last_delta = -1;
         for _ in 0..scan.frame.count {
             let frame = scan.frame;
@@ -208,6 +208,8 @@ impl Frame {
 pub(crate) struct Scan<'a> {
     source: Inflate<'a>,
     frame: Frame,
+    /// What the body of a record may take.
+    record_bytes_max: usize,
     /// Bytes of the source's window that the last record took.
     taken: usize,
     /// Holds a record that straddles two windows.
@@ -215,20 +217,29 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn open(batch: &BatchView<'a>, limit: usize) -> Result<Self, RecordError> {
+    /// At most `limit` bytes come out of the payload, and at most `record_bytes_max` of them are one record's body.
+    pub(crate) fn open(
+        batch: &BatchView<'a>,
+        limit: usize,
+        record_bytes_max: usize,
+    ) -> Result<Self, RecordError> {
         let codec = batch.attributes().codec()?;
+        let payload = batch.payload();
         // What is not compressed is at hand already.
-        let limit = if codec == Codec::None { batch.payload().len() } else { limit };
-        let source = Inflate::open(codec, batch.payload(), limit)?;
-        Ok(Self { source, frame: Frame::of(batch), taken: 0, straddling: Vec::new() })
+        let (limit, record_bytes_max) =
+            if codec == Codec::None { (payload.len(), usize::MAX) } else { (limit, record_bytes_max) };
+        let source = Inflate::open(codec, payload, limit)?;
+        Ok(Self { source, frame: Frame::of(batch), record_bytes_max, taken: 0, straddling: Vec::new() })
     }
 
     /// The next record, which must be there. Checks the record alone, not its place in the batch.
     pub(crate) fn next(&mut self) -> Result<Record<'_>, RecordError> {
         self.source.consume(std::mem::take(&mut self.taken));
+        let record_bytes_max = self.record_bytes_max;
         let window = self.source.fill()?;
         match measure(window) {
             Ok((body_at, size)) if size <= window.len() => {
+                check_body(size - body_at, record_bytes_max)?;
                 self.taken = size;
                 Record::decode(&self.source.fill()?[..size], body_at, &self.frame)
             }
@@ -257,7 +268,9 @@ impl<'a> Scan<'a> {
                 break;
             }
         }
-        let (_, size) = measure(&self.straddling)?;
+        let (body_at, size) = measure(&self.straddling)?;
+        // Before a byte of it is kept.
+        check_body(size - body_at, self.record_bytes_max)?;
         while self.straddling.len() < size {
             let window = self.source.fill()?;
             if window.is_empty() {
@@ -269,6 +282,10 @@ impl<'a> Scan<'a> {
         }
         Ok(())
     }
+}
+
+fn check_body(body_len: usize, limit: usize) -> Result<(), RecordError> {
+    if body_len > limit { Err(RecordError::RecordTooLarge { limit }) } else { Ok(()) }
 }
 
 /// Where the body of the record at the front of `bytes` begins, and the bytes of the whole record.

@@ -57,7 +57,9 @@ pub fn repack(
     let mut packed = BytesMut::from(bytes::Bytes::from(deflate.finish().map_err(full)?));
     let length = i32::try_from(packed.len() - LOG_OVERHEAD).expect("the limit is one of 32 bits");
     put(&mut packed, field::LENGTH, length.to_be_bytes());
-    let attributes = (batch.attributes().0 & !Attributes::CODEC_MASK) | packing.codec as i16;
+    // A delete horizon is compaction's, not a client's: where the broker builds the batch it leaves it out, as Kafka does.
+    let unchanged = !(Attributes::CODEC_MASK | Attributes::DELETE_HORIZON);
+    let attributes = (batch.attributes().0 & unchanged) | packing.codec as i16;
     put(&mut packed, field::ATTRIBUTES, attributes.to_be_bytes());
     write_crc(&mut packed);
     Ok(packed)
@@ -131,6 +133,19 @@ mod tests {
             let same = sent.iter().zip(stored.iter()).all(|(one, other)| one.unwrap().raw == other.unwrap().raw);
             prop_assert!(same);
         }
+    }
+
+    #[test]
+    fn a_clients_delete_horizon_is_left_out() {
+        let mut sent = build(Codec::Gzip, true, true, &[(5, None, None, Vec::new())]).to_vec();
+        put(&mut sent, field::ATTRIBUTES, (Codec::Gzip as i16 | 0x50).to_be_bytes());
+        write_crc(&mut sent);
+        let sent = BatchView::parse(&sent).unwrap();
+        assert!(sent.attributes().has_delete_horizon());
+        let packed = repack(&sent, Packing { codec: Codec::Lz4, level: None }, 1 << 20, 1 << 20).unwrap();
+        let stored = BatchView::parse(&packed).unwrap();
+        assert_eq!(stored.attributes().0, Codec::Lz4 as i16 | 0x10);
+        assert!(stored.crc_is_valid());
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub const AFTER_MS_MAX: i64 = 3_600_000;
 pub struct Rules {
     /// The most bytes that the records may take when inflated.
     pub bytes_max: usize,
+    /// The most bytes of one record of a compressed batch, without the length in front of it
+    /// (`max.decompressed.message.bytes`; what comes uncompressed is bounded by `batch_bytes_max`).
+    pub record_bytes_max: usize,
     /// The most bytes of the batch as sent (`max.message.bytes`).
     pub batch_bytes_max: usize,
     /// Whether records without a key are refused, as on a compacted topic.
@@ -58,6 +61,7 @@ impl Rules {
     pub const fn new(now_ms: i64) -> Self {
         Self {
             bytes_max: INFLATED_BYTES_MAX,
+            record_bytes_max: usize::MAX,
             batch_bytes_max: BATCH_BYTES_MAX,
             keys_required: false,
             timestamp_type: TimestampType::Create,
@@ -205,7 +209,7 @@ impl fmt::Display for RecordFault {
 pub fn validate(bytes: &[u8], rules: &Rules) -> Result<Validated, ValidationError> {
     let batch = the_one_batch(bytes)?;
     check_header(&batch, rules)?;
-    let mut scan = Scan::open(&batch, rules.bytes_max)?;
+    let mut scan = Scan::open(&batch, rules.bytes_max, rules.record_bytes_max)?;
     let mut pass = Pass::new(&batch, rules);
     for index in 0..batch.record_count() {
         pass.take(index, &scan.next()?)?;

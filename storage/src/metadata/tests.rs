@@ -43,6 +43,36 @@ fn r02_what_was_deleted_stays_deleted_over_power_cuts() {
 }
 
 #[test]
+fn r14_a_newer_format_is_refused_and_the_first_one_is_read() {
+    let (_, disk) = with_disk();
+    let store = Metadata::open(&disk).unwrap();
+    assert!(store.create_topic(&topic("a", 1)).unwrap());
+    let set = |store: &Metadata, format: Option<u64>| {
+        store
+            .write(|transaction| {
+                let mut counters = transaction.open_table(COUNTERS)?;
+                let before = match format {
+                    Some(format) => counters.insert(FORMAT_NAME, format)?,
+                    None => counters.remove(FORMAT_NAME)?,
+                };
+                Ok(before.map(|value| value.value()))
+            })
+            .unwrap()
+    };
+    assert_eq!(set(&store, None), Some(FORMAT), "a store says what it is");
+    drop(store);
+    let store = Metadata::open(&disk).unwrap();
+    assert_eq!(store.topics().unwrap(), [topic("a", 1)], "the first stores did not");
+    set(&store, Some(FORMAT + 1));
+    drop(store);
+    for _ in 0..2 {
+        let refused = Metadata::open(&disk).unwrap_err();
+        assert!(matches!(refused, StorageError::NewerFormat { found, .. } if found == FORMAT + 1));
+        assert!(refused.to_string().contains("start the release that wrote it"), "{refused}");
+    }
+}
+
+#[test]
 fn r04_the_epoch_goes_up_after_an_unclean_stop_and_never_back() {
     let (sim, disk) = with_disk();
     let mut boots = Vec::new();

@@ -60,6 +60,7 @@ pub(super) fn io_error(logs: &Logs, partition: PartitionId, error: &StorageError
         | StorageError::Foreign
         | StorageError::WrongNode { .. }
         | StorageError::EpochAhead { .. }
+        | StorageError::NewerFormat { .. }
         | StorageError::Poisoned
         | StorageError::Full
         | StorageError::Io { .. }

@@ -17,7 +17,7 @@ fn p25_an_import_that_was_interrupted_can_be_done_again() {
     let needed = whole.sim.used();
     let mut interrupted = 0;
     // The store alone takes most of the room, so that the steps are small where files are copied.
-    for room in (0..needed).step_by(1_500) {
+    for room in (0..needed).step_by(750) {
         let target = Target::with(config.clone());
         target.open().1.next_producer_ids(1).unwrap();
         target.sim.set_capacity(target.sim.used() + room);

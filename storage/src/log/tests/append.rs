@@ -174,6 +174,32 @@ fn r08_a_failed_write_leaves_no_trace() {
 }
 
 #[test]
+fn r08_reads_that_fail_fail_alone() {
+    let mut world = World::with(1, LogConfig { segment_bytes: 2048, ..LogConfig::default() });
+    for _ in 0..100 {
+        world.append(batch(2)).unwrap();
+    }
+    let names: Vec<_> = world.disk().list("t-0").unwrap().into_iter().map(|entry| entry.name).collect();
+    let logs: Vec<_> = names.iter().filter(|name| name.ends_with(".log")).collect();
+    let base = |name: &str| Offset(name.strip_suffix(".log").unwrap().parse().unwrap());
+    let (bad, behind) = (base(logs[1]), base(logs[2]));
+    world.clean_restart();
+    world.sim.fail_reads(Some(logs[1]));
+    for from in bad.get()..behind.get() {
+        // Where the batch begins is found in the file, or its bytes are not to be had.
+        let slice = world.logs().read(partition(0), Offset(from), 1 << 20, Offset::MAX, true);
+        assert!(matches!(slice, Err(ReadError::Io(_))) || slice.unwrap().read().is_err(), "at {from}");
+    }
+    assert!(world.logs().read(partition(0), bad - 1, 1 << 20, Offset::MAX, true).unwrap().read().is_ok());
+    assert_eq!(spans(&world.read_all(behind))[0].0, behind.get());
+    assert_eq!(world.append(batch(2)).unwrap().base_offset, Offset(200), "the log goes on");
+    world.sync();
+    assert_eq!(world.facts().synced, Offset(202));
+    world.sim.fail_reads(None);
+    assert_eq!(world.read_all(Offset(0)).len(), 101, "and is whole again");
+}
+
+#[test]
 fn r08_a_failed_sync_closes_the_log_for_writing_until_the_restart() {
     let mut world = World::new(1);
     world.append(batch(3)).unwrap();

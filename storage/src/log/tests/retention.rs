@@ -1,6 +1,6 @@
 //! DeleteRecords and retention.
 
-use records::Codec;
+use records::{Codec, TimestampType};
 
 use crate::testing::{NOW, World, batch, batch_of, partition, spans};
 use crate::{DeleteError, LogConfig};
@@ -65,6 +65,35 @@ fn r11_retention_by_time_takes_whole_segments() {
     world.power_cut();
     assert_eq!((world.facts().log_start, world.facts().end), (end, end));
     assert_eq!(world.append(batch(1)).unwrap().base_offset, end);
+}
+
+#[test]
+fn r11_where_the_broker_stamps_records_its_time_counts() {
+    let config = LogConfig {
+        segment_bytes: 1100,
+        retention_ms: 5000,
+        timestamp_type: TimestampType::LogAppend,
+        ..LogConfig::default()
+    };
+    let mut world = World::with(1, config);
+    let mut restarts = [World::clean_restart, World::kill].into_iter();
+    for time in [5, -1, NOW + 3_600_000] {
+        for _ in 0..20 {
+            world.append(batch_of(Codec::None, &[time; 2])).unwrap();
+        }
+        assert!(
+            world.logs().enforce_retention(NOW + 5000).unwrap().is_empty(),
+            "{time}: as old as it may be"
+        );
+        let end = world.facts().end;
+        if let Some(restart) = restarts.next() {
+            restart(&mut world);
+            assert!(world.logs().enforce_retention(NOW + 5000).unwrap().is_empty());
+        } else {
+            assert_eq!(world.logs().enforce_retention(NOW + 5001).unwrap(), [partition(0)]);
+            assert_eq!(world.facts().log_start, end);
+        }
+    }
 }
 
 #[test]
