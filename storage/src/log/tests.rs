@@ -7,3 +7,4 @@ mod retention;
 mod times;
 mod transactions;
 mod transactions_model;
+mod txn_index;

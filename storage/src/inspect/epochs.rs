@@ -1,0 +1,88 @@
+//! The leader epochs that the batches bear, against the file that tells of them.
+
+use std::sync::Arc;
+
+use records::ids::Offset;
+
+use super::{Left, PartitionReport};
+use crate::batch_header::BatchHeader;
+use crate::disk::{Disk, join};
+use crate::error::{IoContext, StorageError};
+use crate::leader_epochs::{self, FILE};
+
+/// Epochs that batches bear, with the first batch of each.
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    starts: Vec<(i32, Offset)>,
+}
+
+impl Epochs {
+    /// Notes a batch, in offset order; the epoch before it where that is higher.
+    pub(super) fn note(&mut self, header: &BatchHeader) -> Option<i32> {
+        let epoch = header.leader_epoch;
+        match self.starts.last() {
+            Some((before, _)) if epoch < *before => return Some(*before),
+            Some((before, _)) if epoch == *before => {}
+            _ if epoch < 0 => {}
+            _ => self.starts.push((epoch, header.base)),
+        }
+        None
+    }
+
+    /// Checks the file, which tells of everything that is synced. Of an epoch whose first batches were compacted away it
+    /// tells more than the batches.
+    pub(super) fn check(
+        &self,
+        disk: &Arc<dyn Disk>,
+        directory: &str,
+        left: &Left,
+        report: &mut PartitionReport,
+    ) -> Result<(), StorageError> {
+        let path = join(directory, FILE);
+        let told_until = if left.is_clean { report.end } else { left.recovery_point.min(report.end) };
+        let bytes = disk.read(&path).doing("read", &path)?;
+        let known = bytes.as_ref().and_then(|bytes| leader_epochs::parse_file(bytes));
+        let Some(known) = known else {
+            let is_due = self.starts.iter().any(|(_, start)| *start < told_until);
+            match bytes {
+                Some(bytes) if !bytes.is_empty() => report.find(&path, None, "is no leader epoch checkpoint"),
+                Some(_) if is_due => {
+                    report.find(&path, None, "is empty, although batches bear leader epochs")
+                }
+                None if is_due => report.find(&path, None, "is missing, although batches bear leader epochs"),
+                _ => {}
+            }
+            return Ok(());
+        };
+        if let Some((_, last)) = known.last().filter(|(_, start)| *start > report.end) {
+            report.find(
+                &path,
+                None,
+                format!("an epoch begins at {last}, behind the log's end {}", report.end),
+            );
+        }
+        for (index, (epoch, start)) in self.starts.iter().enumerate() {
+            let behind = self.starts.get(index + 1).map_or(report.end, |(_, next)| *next);
+            let start = (*start).max(report.log_start);
+            if start >= behind.min(told_until) {
+                continue;
+            }
+            let told = known.iter().rev().find(|(_, known)| *known <= start).map(|(epoch, _)| *epoch);
+            if told != Some(*epoch) {
+                let told = told.map_or("no epoch".to_owned(), |told| format!("epoch {told}"));
+                report.find(
+                    &path,
+                    None,
+                    format!("tells of {told} at {start}, the batch there bears {epoch}"),
+                );
+            }
+        }
+        let exact = left.cleaned.max(report.log_start.next())..report.end;
+        for (epoch, start) in known.iter().filter(|(_, start)| exact.contains(start)) {
+            if !self.starts.contains(&(*epoch, *start)) {
+                report.find(&path, None, format!("epoch {epoch} begins at {start}, but no batch of it does"));
+            }
+        }
+        Ok(())
+    }
+}
