@@ -10,21 +10,30 @@ use crate::disk::{Disk, join};
 use crate::error::{IoContext, StorageError};
 use crate::leader_epochs::{self, FILE};
 
-/// Epochs that batches bear, with the first batch of each.
+/// Epochs that batches bear.
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
-    starts: Vec<(i32, Offset)>,
+    runs: Vec<Run>,
+}
+
+/// Batches of one epoch, one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    epoch: i32,
+    start: Offset,
+    /// The offset behind the last of them: compaction may have left a hole before the next epoch.
+    behind: Offset,
 }
 
 impl Epochs {
     /// Notes a batch, in offset order; the epoch before it where that is higher.
     pub(super) fn note(&mut self, header: &BatchHeader) -> Option<i32> {
         let epoch = header.leader_epoch;
-        match self.starts.last() {
-            Some((before, _)) if epoch < *before => return Some(*before),
-            Some((before, _)) if epoch == *before => {}
+        match self.runs.last_mut() {
+            Some(run) if epoch < run.epoch => return Some(run.epoch),
+            Some(run) if epoch == run.epoch => run.behind = header.next(),
             _ if epoch < 0 => {}
-            _ => self.starts.push((epoch, header.base)),
+            _ => self.runs.push(Run { epoch, start: header.base, behind: header.next() }),
         }
         None
     }
@@ -43,7 +52,7 @@ impl Epochs {
         let bytes = disk.read(&path).doing("read", &path)?;
         let known = bytes.as_ref().and_then(|bytes| leader_epochs::parse_file(bytes));
         let Some(known) = known else {
-            let is_due = self.starts.iter().any(|(_, start)| *start < told_until);
+            let is_due = self.runs.iter().any(|run| run.start < told_until);
             match bytes {
                 Some(bytes) if !bytes.is_empty() => report.find(&path, None, "is no leader epoch checkpoint"),
                 Some(_) if is_due => {
@@ -61,25 +70,25 @@ impl Epochs {
                 format!("an epoch begins at {last}, behind the log's end {}", report.end),
             );
         }
-        for (index, (epoch, start)) in self.starts.iter().enumerate() {
-            let behind = self.starts.get(index + 1).map_or(report.end, |(_, next)| *next);
-            let start = (*start).max(report.log_start);
-            if start >= behind.min(told_until) {
+        for run in &self.runs {
+            let start = run.start.max(report.log_start);
+            if start >= run.behind.min(told_until) {
                 continue;
             }
             let told = known.iter().rev().find(|(_, known)| *known <= start).map(|(epoch, _)| *epoch);
-            if told != Some(*epoch) {
+            if told != Some(run.epoch) {
+                let bears = run.epoch;
                 let told = told.map_or("no epoch".to_owned(), |told| format!("epoch {told}"));
                 report.find(
                     &path,
                     None,
-                    format!("tells of {told} at {start}, the batch there bears {epoch}"),
+                    format!("tells of {told} at {start}, the batch there bears {bears}"),
                 );
             }
         }
         let exact = left.cleaned.max(report.log_start.next())..report.end;
         for (epoch, start) in known.iter().filter(|(_, start)| exact.contains(start)) {
-            if !self.starts.contains(&(*epoch, *start)) {
+            if !self.runs.iter().any(|run| (run.epoch, run.start) == (*epoch, *start)) {
                 report.find(&path, None, format!("epoch {epoch} begins at {start}, but no batch of it does"));
             }
         }

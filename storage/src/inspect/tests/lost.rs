@@ -247,7 +247,7 @@ fn a_metadata_store_that_is_gone_or_damaged_is_found() {
     write(&world, STORE, &garbled);
     root_tells(&world, STORE, "is damaged");
     let mut found = 0;
-    for position in (0..len).step_by(61) {
+    for position in (0..len).step_by(1009) {
         let mut flipped = sound.clone();
         flipped[position] ^= 0x10;
         write(&world, STORE, &flipped);
