@@ -86,7 +86,7 @@ impl Epochs {
                 );
             }
         }
-        let exact = left.cleaned.max(report.log_start.next())..report.end;
+        let exact = left.cleaned.max(report.log_start.next())..told_until;
         for (epoch, start) in known.iter().filter(|(_, start)| exact.contains(start)) {
             if !self.runs.iter().any(|run| (run.epoch, run.start) == (*epoch, *start)) {
                 report.find(&path, None, format!("epoch {epoch} begins at {start}, but no batch of it does"));
