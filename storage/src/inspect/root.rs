@@ -114,7 +114,8 @@ impl Root<'_> {
                 return Ok(());
             }
         };
-        if self.is_clean && !has_meta {
+        // What was imported only has none before the first start.
+        if self.is_clean && !has_meta && known.boots > 0 {
             self.find(META, "is missing: nothing says whose the data directory is");
         }
         for (name, entry) in directories {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use records::ids::TopicId;
 use redb::{Builder, ReadableDatabase, ReadableTable, StorageBackend};
 
-use super::{CACHE_BYTES, COUNTERS, FORMAT, FORMAT_NAME, METADATA_FILE, NEXT_GROUP, TOPICS};
+use super::{BOOT, CACHE_BYTES, COUNTERS, FORMAT, FORMAT_NAME, METADATA_FILE, NEXT_GROUP, TOPICS};
 use crate::disk::Disk;
 use crate::error::{IoContext, StorageError};
 
@@ -23,6 +23,8 @@ pub(crate) struct Look {
     pub(crate) topics: BTreeMap<String, (TopicId, i32)>,
     /// The number that the next new group gets; no file bears it or a higher one.
     pub(crate) next_group: u64,
+    /// How often a broker was started on the data directory.
+    pub(crate) boots: u64,
 }
 
 /// Reads the store, every page of it checked; `None` where there is none.
@@ -62,7 +64,11 @@ fn read(bytes: Vec<u8>) -> Result<Look, StorageError> {
     if found > FORMAT {
         return Err(StorageError::NewerFormat { path: METADATA_FILE.to_owned(), found, known: FORMAT });
     }
-    let mut look = Look { next_group: counter(NEXT_GROUP)?.unwrap_or(0), ..Look::default() };
+    let mut look = Look {
+        next_group: counter(NEXT_GROUP)?.unwrap_or(0),
+        boots: counter(BOOT)?.unwrap_or(0),
+        ..Look::default()
+    };
     for row in transaction.open_table(TOPICS)?.iter()? {
         let (name, value) = row?;
         let (id, partitions) = value.value();

@@ -2,7 +2,7 @@
 
 use records::ids::{Offset, TopicId};
 
-use super::{NOW, World, batch, disk, look, names, partition, world};
+use super::{World, batch, disk, look, names, partition, world};
 use crate::inspect::{Depth, Finding, root};
 use crate::testing::{marker, transactional};
 use crate::{LogConfig, Metadata, TopicMetadata};
@@ -176,6 +176,7 @@ fn stopped() -> World {
     };
     metadata.create_topic(&topic).unwrap();
     assert_eq!(metadata.group_number("a group").unwrap(), 0);
+    metadata.begin_boot(false).unwrap();
     drop(metadata);
     world.append(batch(10)).unwrap();
     world.logs().delete_records(partition(0), Offset(4)).unwrap();
@@ -315,5 +316,4 @@ fn every_field_of_an_aborted_transaction_is_compared() {
             }
         }
     }
-    let _ = NOW;
 }
