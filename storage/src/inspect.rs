@@ -153,7 +153,12 @@ pub fn inspect(
 ) -> Result<PartitionReport, StorageError> {
     let directory = format!("{topic}-{partition}");
     let name = (topic.to_owned(), partition);
-    let of = |file| Ok::<_, StorageError>(checkpoints::read(&**disk, file)?.get(&name).copied());
+    // What cannot be read is told by `root`.
+    let of = |file| {
+        let bytes = disk.read(file).doing("read", file)?.unwrap_or_default();
+        let offsets = std::str::from_utf8(&bytes).ok().and_then(checkpoints::parse);
+        Ok::<_, StorageError>(offsets.and_then(|offsets| offsets.get(&name).copied()))
+    };
     // Before the log is read: it may grow meanwhile.
     let left = Left {
         is_clean: is_clean(&**disk)?,
