@@ -1,6 +1,8 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
+mod starts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -328,8 +330,8 @@ impl Logs {
 
     /// A log that is gone leaves no trace in the checkpoints: another one may get its name.
     fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
-        self.ends.remove(name);
         for (file, offsets) in [
+            (checkpoints::HIGH_WATERMARK, &mut self.ends),
             (checkpoints::RECOVERY_POINT, &mut self.recovery_points),
             (checkpoints::CLEANED, &mut self.cleaned),
             (checkpoints::HOLES, &mut self.holes),
@@ -565,26 +567,6 @@ impl Logs {
         checkpoints::write(disk, checkpoints::RECOVERY_POINT, &self.recovery_points)?;
         checkpoints::write(disk, checkpoints::HIGH_WATERMARK, &self.ends)?;
         self.write_log_starts(&[])
-    }
-
-    /// Writes down where logs will start, before they do.
-    fn write_log_starts(&mut self, moves: &[(PartitionId, Offset)]) -> Result<(), StorageError> {
-        let mut starts = self.log_starts.clone();
-        for open in self.logs.values() {
-            starts.insert(open.name.clone(), open.log.facts().log_start);
-        }
-        for (id, start) in moves {
-            starts.insert(self.logs[id].name.clone(), *start);
-        }
-        starts.retain(|_, start| *start > Offset::ZERO);
-        if starts == self.log_starts && !self.log_starts_unsure {
-            return Ok(());
-        }
-        self.log_starts_unsure = true;
-        checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &starts)?;
-        self.log_starts_unsure = false;
-        self.log_starts = starts;
-        Ok(())
     }
 
     /// Closes everything in order: what is written is synced, checkpoints and producer states are on disk, and the
