@@ -38,7 +38,8 @@ pub(crate) fn read(disk: &dyn Disk, file: &str) -> Result<OffsetCheckpoint, Stor
     let Some(bytes) = disk.read(file).doing("read", file)? else { return Ok(OffsetCheckpoint::new()) };
     let parsed = std::str::from_utf8(&bytes).ok().and_then(parse);
     if parsed.is_none() && file == LOG_START {
-        let reason = "it is no offset checkpoint; repair its lines, or remove it and have deleted records back";
+        let reason =
+            "it is no offset checkpoint; repair its lines, or remove it and have deleted records back";
         return Err(StorageError::Damaged { path: file.to_owned(), reason: reason.to_owned() });
     }
     if parsed.is_none() && !bytes.is_empty() {

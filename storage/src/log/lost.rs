@@ -47,7 +47,10 @@ impl fmt::Display for Lost {
         }
         if !self.files.is_empty() {
             let files = self.files.join(", ");
-            write!(f, "; what stood behind it is kept, and never read, in {files}: remove what is not needed")?;
+            write!(
+                f,
+                "; what stood behind it is kept, and never read, in {files}: remove what is not needed"
+            )?;
         }
         Ok(())
     }

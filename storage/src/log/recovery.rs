@@ -337,7 +337,9 @@ impl PartitionLog {
         let epochs = self.epoch_bound(left);
         self.rebuild_indexes(from)?;
         let mut resumed = None;
-        if !left.rewrite && let Some(segment) = self.segments.get_mut(from) {
+        if !left.rewrite
+            && let Some(segment) = self.segments.get_mut(from)
+        {
             resumed = segment.resume_at(point, interval, cleaned).doing("read", &self.directory)?;
         }
         let segment = self.segments.get(from).map_or(self.end, Segment::base);
