@@ -65,6 +65,8 @@ pub struct Logs {
     /// Whether the file may say something else, since writing it failed.
     log_starts_unsure: bool,
     ends: OffsetCheckpoint,
+    /// The same for where logs end.
+    ends_unsure: bool,
     /// Logs whose policy syncs them without being asked.
     lazy: BTreeSet<PartitionId>,
     pub(crate) cleaned: OffsetCheckpoint,
@@ -95,6 +97,7 @@ impl Logs {
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             log_starts_unsure: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
+            ends_unsure: false,
             lazy: BTreeSet::new(),
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             holes: checkpoints::read(disk, checkpoints::HOLES)?,
@@ -557,15 +560,15 @@ impl Logs {
     /// Writes the root checkpoints, so that a recovery need not look at what is synced already, and closes the files
     /// of logs that nobody used since the last time. To be called now and then (Kafka: once a minute).
     pub fn checkpoint(&mut self) -> Result<(), StorageError> {
+        let mut ends = self.ends.clone();
         for open in self.logs.values_mut() {
             open.log.rest();
             let facts = open.log.facts();
             self.recovery_points.insert(open.name.clone(), facts.synced);
-            self.ends.insert(open.name.clone(), facts.end);
+            ends.insert(open.name.clone(), facts.end);
         }
-        let disk = &**self.data_dir.disk();
-        checkpoints::write(disk, checkpoints::RECOVERY_POINT, &self.recovery_points)?;
-        checkpoints::write(disk, checkpoints::HIGH_WATERMARK, &self.ends)?;
+        checkpoints::write(&**self.data_dir.disk(), checkpoints::RECOVERY_POINT, &self.recovery_points)?;
+        self.write_ends(ends)?;
         self.write_log_starts(&[])
     }
 

@@ -38,10 +38,15 @@ impl Logs {
                 ends.insert(open.name.clone(), open.log.facts().end);
             }
         }
-        if ends != self.ends {
-            checkpoints::write(&**self.data_dir.disk(), checkpoints::HIGH_WATERMARK, &ends)?;
-            self.ends = ends;
-        }
+        if ends == self.ends && !self.ends_unsure { Ok(()) } else { self.write_ends(ends) }
+    }
+
+    /// Writes down where logs end.
+    pub(super) fn write_ends(&mut self, ends: OffsetCheckpoint) -> Result<(), StorageError> {
+        self.ends_unsure = true;
+        checkpoints::write(&**self.data_dir.disk(), checkpoints::HIGH_WATERMARK, &ends)?;
+        self.ends_unsure = false;
+        self.ends = ends;
         Ok(())
     }
 }

@@ -298,6 +298,21 @@ fn f22_a_power_cut_behind_a_deletion_leaves_a_start_beyond_the_end_that_is_none_
 }
 
 #[test]
+fn f22_an_end_that_could_not_be_written_is_written_before_a_start_behind_it() {
+    let mut world = written(1);
+    world.sync();
+    world.logs().checkpoint().unwrap();
+    world.append(batch(6)).unwrap();
+    for _ in 0..2 {
+        world.sim.fail_syncs(1);
+        assert!(world.logs().checkpoint().is_err());
+    }
+    world.logs().delete_records(partition(0), Offset(8)).unwrap();
+    world.power_cut();
+    assert_eq!((world.facts().log_start, world.facts().end), (Offset(8), Offset(8)));
+}
+
+#[test]
 fn where_no_end_is_known_what_lies_below_a_start_beyond_is_kept() {
     let mut world = written(100);
     world.stop();
