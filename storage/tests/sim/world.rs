@@ -68,6 +68,8 @@ pub(crate) struct World {
     corrupted: Option<damage::Corrupted>,
     /// Files were damaged since the last start.
     is_damaged: bool,
+    /// What says where logs start is torn, if it is there.
+    starts_are_torn: bool,
 }
 
 /// Runs a seed to its end, or to the first promise that is broken.
@@ -118,6 +120,7 @@ impl World {
             must_look_clean: false,
             corrupted: None,
             is_damaged: false,
+            starts_are_torn: false,
         };
         for topic in 0..world.plan.topics {
             world.add_topic(&format!("t{topic}"));
