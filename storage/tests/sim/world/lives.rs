@@ -164,7 +164,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes what the metadata does not know any more.
+    /// Sets aside what the metadata does not know any more.
     fn sweep(&mut self) -> Result<(), StorageError> {
         for found in self.logs().partitions_on_disk()? {
             let is_known = self.models.iter().any(|model| {
@@ -173,7 +173,7 @@ impl World {
                     && found.topic_id.map_or(model.was_open, |topic| topic == model.id.topic)
             });
             if !is_known {
-                self.logs().remove_found(&found)?;
+                self.logs().set_aside_found(&found)?;
             }
         }
         Ok(())
