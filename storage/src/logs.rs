@@ -212,18 +212,13 @@ impl Logs {
         Ok(Some(log))
     }
 
-    /// Refuses a log of which nothing is there although a checkpoint tells of records: a disk that is not mounted is no
-    /// empty one. After an unclean stop only what was synced must be there.
+    /// Refuses a log of which nothing is there although records of it were synced, in order or not: a disk that is not
+    /// mounted is no empty one.
     fn refuse_missing(&self, name: &LogName) -> Result<(), StorageError> {
-        let (file, held) = if self.data_dir.was_clean() {
-            (checkpoints::HIGH_WATERMARK, &self.ends)
-        } else {
-            (checkpoints::RECOVERY_POINT, &self.recovery_points)
-        };
         let start = self.log_starts.get(name).copied().unwrap_or(Offset::ZERO);
-        let Some(&end) = held.get(name).filter(|end| **end > start) else { return Ok(()) };
+        let Some(&end) = self.recovery_points.get(name).filter(|end| **end > start) else { return Ok(()) };
         let (topic, partition) = name.clone();
-        Err(StorageError::Missing { topic, partition, start, end, file })
+        Err(StorageError::Missing { topic, partition, start, end, file: checkpoints::RECOVERY_POINT })
     }
 
     /// Has another topic's directory make way.

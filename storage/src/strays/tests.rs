@@ -6,7 +6,7 @@ use records::ids::{Offset, PartitionId};
 
 use super::*;
 use crate::disk::SimDisk;
-use crate::testing::{NOW, TOPIC, World, batch, partition, spans};
+use crate::testing::{NOW, TOPIC, batch, partition};
 use crate::{Boot, DataDir, LogConfig, Options, Origin, TopicMetadata};
 
 fn start(sim: &Arc<SimDisk>, boot: u64) -> (Logs, Metadata) {
@@ -154,54 +154,68 @@ fn what_an_import_left_unfinished_is_removed_and_nothing_else_of_that_time() {
     assert!(metadata.unfinished_import().unwrap().is_empty(), "from now on such a directory is kept");
 }
 
+/// A log of six records, four of which are deleted, and the holes of a compaction.
+fn start_with_log(sim: &Arc<SimDisk>) -> (Logs, Metadata) {
+    let (mut logs, metadata) = start(sim, 0);
+    metadata.create_topic(&topic("other", 1, 1)).unwrap();
+    logs.open_partition(partition(0), TOPIC, LogConfig::default()).unwrap();
+    for _ in 0..2 {
+        logs.append(partition(0), batch(3), Origin::Client, NOW).unwrap();
+    }
+    let job = logs.sync_job(partition(0)).unwrap().unwrap();
+    logs.sync_done(job.run()).unwrap();
+    logs.delete_records(partition(0), Offset(4)).unwrap();
+    logs.holes.insert((TOPIC.to_owned(), 0), Offset(6));
+    checkpoints::write(&**sim, checkpoints::HOLES, &logs.holes).unwrap();
+    (logs, metadata)
+}
+
+fn bounds(logs: &mut Logs) -> (i64, i64) {
+    let facts = logs.open_partition(partition(0), TOPIC, LogConfig::default()).unwrap();
+    (facts.log_start.0, facts.end.0)
+}
+
 #[test]
 fn the_checkpoints_go_with_a_log_that_is_set_aside_and_come_back_with_it() {
-    for clean in [true, false] {
-        let mut world = World::new(1);
-        world.append(batch(3)).unwrap();
-        world.append(batch(3)).unwrap();
-        world.sync();
-        world.logs().delete_records(partition(0), Offset(4)).unwrap();
-        world.logs().holes.insert((TOPIC.to_owned(), 0), Offset(6));
-        world.logs().set_aside(&(TOPIC.to_owned(), 0)).unwrap();
-        let (sim, aside) = (Arc::clone(&world.sim), format!("t-0.{:?}-stray", partition(0).topic));
+    let aside = format!("t-0.{:?}-stray", partition(0).topic);
+    for is_clean in [true, false] {
+        let sim = Arc::new(SimDisk::new(1));
+        drop(start_with_log(&sim));
+        sim.restart();
+        let (mut logs, metadata) = start(&sim, 1);
+        logs.sweep(&metadata).unwrap();
         assert_eq!(sim.read(checkpoints::LOG_START).unwrap().unwrap(), b"0\n0\n");
-        let back = |disk: &dyn Disk| disk.rename(&aside, "t-0").unwrap();
-        if clean {
-            // Whoever has the name meanwhile knows nothing of it.
-            drop(world);
-            sim.restart();
-            let (mut logs, _metadata) = start(&sim, 1);
-            let facts = logs.open_partition(partition(0), TOPIC, LogConfig::default()).unwrap();
-            assert_eq!((facts.log_start, facts.end), (Offset(0), Offset(0)));
-            logs.delete_partition(partition(0)).unwrap();
+        // Whoever has the name meanwhile knows nothing of it.
+        assert_eq!(bounds(&mut logs), (0, 0));
+        logs.append(partition(0), batch(1), Origin::Client, NOW).unwrap();
+        logs.delete_partition(partition(0)).unwrap();
+        if is_clean {
             logs.close().unwrap();
-            back(&*sim);
-            let (mut logs, _metadata) = start(&sim, 2);
-            let facts = logs.open_partition(partition(0), TOPIC, LogConfig::default()).unwrap();
-            assert_eq!((facts.log_start, facts.end), (Offset(4), Offset(6)));
-            assert!(logs.has_lost_records(), "it was not there at the stop");
-            assert_eq!(logs.holes.get(&(TOPIC.to_owned(), 0)), Some(&Offset(6)));
         } else {
-            world.restart_after(back);
-            assert_eq!((world.facts().log_start, world.facts().end), (Offset(4), Offset(6)));
-            assert_eq!(spans(&world.read_all(Offset(4))), [(3, 5)]);
-            assert_eq!(world.logs().holes.get(&(TOPIC.to_owned(), 0)), Some(&Offset(6)));
+            drop(logs);
         }
+        drop(metadata);
+        sim.restart();
+        sim.rename(&aside, "t-0").unwrap();
+        let (mut logs, metadata) = start(&sim, 2);
+        assert_eq!(bounds(&mut logs), (4, 6));
+        assert_eq!(logs.has_lost_records(), is_clean, "it was not there at the stop");
         assert_eq!(sim.read_len("t-0/sluice-checkpoints").unwrap(), None, "it is in the checkpoints");
         assert_eq!(sim.read(checkpoints::LOG_START).unwrap().unwrap(), b"0\n1\nt 0 4\n");
+        assert_eq!(sim.read(checkpoints::HOLES).unwrap().unwrap(), b"0\n1\nt 0 6\n");
+        drop((logs, metadata));
+        sim.restart();
+        assert_eq!(bounds(&mut start(&sim, 3).0), (4, 6));
     }
 }
 
 #[test]
 fn a_start_that_dies_while_it_sets_aside_loses_nothing() {
-    for calls in 0..40 {
-        let mut world = World::new(1);
-        world.append(batch(3)).unwrap();
-        world.sync();
-        world.logs().delete_records(partition(0), Offset(2)).unwrap();
-        let sim = Arc::clone(&world.sim);
-        drop(world);
+    let aside = format!("t-0.{:?}-stray", partition(0).topic);
+    for calls in 0..60 {
+        let sim = Arc::new(SimDisk::new(calls));
+        drop(start_with_log(&sim));
+        sim.restart();
         let (mut logs, metadata) = start(&sim, 1);
         sim.die_after(calls);
         let died = logs.sweep(&metadata).is_err();
@@ -209,13 +223,11 @@ fn a_start_that_dies_while_it_sets_aside_loses_nothing() {
         sim.crash();
         let (mut logs, metadata) = start(&sim, 2);
         logs.sweep(&metadata).unwrap();
-        let aside = format!("t-0.{:?}-stray", partition(0).topic);
         assert_eq!(directories(&*sim), [aside.clone()]);
         drop((logs, metadata));
+        sim.crash();
         sim.rename(&aside, "t-0").unwrap();
-        let (mut logs, _metadata) = start(&sim, 3);
-        let facts = logs.open_partition(partition(0), TOPIC, LogConfig::default()).unwrap();
-        assert_eq!((facts.log_start, facts.end), (Offset(2), Offset(3)), "after {calls} calls");
+        assert_eq!(bounds(&mut start(&sim, 3).0), (4, 6), "after {calls} calls");
         if !died {
             assert!(calls > 5, "{calls} calls are too few for that");
             return;
@@ -231,6 +243,7 @@ fn a_deletion_that_died_before_its_rename_leaves_nothing_to_the_topic_made_again
     metadata.create_topic(&topic("t", 9, 1)).unwrap();
     logs.open_partition(partition(0), TOPIC, LogConfig::default()).unwrap();
     logs.append(partition(0), batch(5), Origin::Client, NOW).unwrap();
+    logs.open_events(partition(0), 7).unwrap();
     logs.append_events(partition(0), 7, 0, &[bytes::Bytes::from_static(b"old")]).unwrap();
     metadata.delete_topic("t").unwrap();
     drop((logs, metadata));
