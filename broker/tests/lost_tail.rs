@@ -196,7 +196,8 @@ async fn an_older_metadata_store_removes_no_topic() {
     let Server { running, dir, .. } = server;
     running.stop().await.unwrap();
     assert_eq!(fs::read_to_string(photos.join("one.jpg")).unwrap(), "mine");
-    let names = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let stray = names().find(|name| name.starts_with("later-0.") && name.ends_with("-stray")).unwrap();
 
     // As the broker has said.

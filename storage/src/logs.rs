@@ -181,7 +181,11 @@ impl Logs {
     }
 
     /// Reads a log from the disk, and mends it where it must be; `None` where another topic's directory is in its place.
-    fn read_in(&self, wanted: &PartitionToOpen, at_start: bool) -> Result<Option<PartitionLog>, StorageError> {
+    fn read_in(
+        &self,
+        wanted: &PartitionToOpen,
+        at_start: bool,
+    ) -> Result<Option<PartitionLog>, StorageError> {
         let name = (wanted.topic.clone(), wanted.id.index);
         let directory = directory_name(&name);
         let stored_topic = stored_topic_id(&**self.disk(), &directory)?;

@@ -81,7 +81,9 @@ impl Logs {
         let disk = &**self.disk();
         let mut found = Vec::new();
         for entry in disk.list("").doing("list", "the data directory")? {
-            let Some((topic, index)) = parse_directory(&entry.name).filter(|_| entry.is_dir) else { continue };
+            let Some((topic, index)) = parse_directory(&entry.name).filter(|_| entry.is_dir) else {
+                continue;
+            };
             let looked = stored_topic_id(disk, &entry.name)
                 .and_then(|id| Ok((id, id.is_some() || has_files(disk, &entry.name)?)));
             match looked {
@@ -265,11 +267,11 @@ pub(crate) fn directory_name((topic, index): &LogName) -> String {
 pub(crate) fn parse_directory(name: &str) -> Option<(&str, i32)> {
     let (topic, index) = name.rsplit_once('-')?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let is_topic = !matches!(topic, "" | "." | "..")
-        && topic.len() <= TOPIC_BYTES_MAX
-        && topic.bytes().all(is_plain);
+    let is_topic =
+        !matches!(topic, "" | "." | "..") && topic.len() <= TOPIC_BYTES_MAX && topic.bytes().all(is_plain);
     // `007` is not how partition 7 is written: what has that name is another directory than that of partition 7.
-    let is_index = index.bytes().all(|byte| byte.is_ascii_digit()) && (index == "0" || !index.starts_with('0'));
+    let is_index =
+        index.bytes().all(|byte| byte.is_ascii_digit()) && (index == "0" || !index.starts_with('0'));
     if is_topic && is_index { Some((topic, index.parse().ok()?)) } else { None }
 }
 

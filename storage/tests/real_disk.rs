@@ -278,7 +278,8 @@ fn a_link_to_a_directory_is_one_to_all() {
 fn a_link_that_no_topic_is_known_for_is_set_aside_itself() {
     let directory = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
-    fs::write(elsewhere.path().join("partition.metadata"), "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ").unwrap();
+    fs::write(elsewhere.path().join("partition.metadata"), "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+        .unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), directory.path().join("known-3")).unwrap();
     std::os::unix::fs::symlink("nowhere", directory.path().join("photos-7")).unwrap();
     let mut broker = start(directory.path()).unwrap();

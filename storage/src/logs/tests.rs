@@ -168,8 +168,16 @@ fn r15_a_log_that_lost_its_end_after_an_orderly_stop_is_told_of() {
     let cut: Change = |disk, to| disk.open("t-50/00000000000000000000.log").unwrap().set_len(to).unwrap();
     let changes: [(&str, Change, bool); 6] = [
         ("nothing", |_, _| {}, false),
-        ("on a boundary", |disk, len| disk.open("t-50/00000000000000000000.log").unwrap().set_len(len / 2).unwrap(), true),
-        ("within a batch", |disk, len| disk.open("t-50/00000000000000000000.log").unwrap().set_len(len - 1).unwrap(), true),
+        (
+            "on a boundary",
+            |disk, len| disk.open("t-50/00000000000000000000.log").unwrap().set_len(len / 2).unwrap(),
+            true,
+        ),
+        (
+            "within a batch",
+            |disk, len| disk.open("t-50/00000000000000000000.log").unwrap().set_len(len - 1).unwrap(),
+            true,
+        ),
         ("whole", |disk, _| disk.open("t-50/00000000000000000000.log").unwrap().set_len(0).unwrap(), true),
         ("an index", |disk, _| disk.remove_file("t-50/00000000000000000000.timeindex").unwrap(), false),
         ("the checkpoint", |disk, _| disk.remove_file(checkpoints::HIGH_WATERMARK).unwrap(), false),

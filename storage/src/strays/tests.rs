@@ -40,7 +40,8 @@ fn only_what_we_would_write_is_the_name_of_a_partition() {
         assert_eq!(directory_name(&(topic.to_owned(), index)), good);
     }
     let too_long = format!("{}-0", "n".repeat(250));
-    let bad = ["t", "t-", "-0", "t-00", "t-007", "t-+1", "t-2147483648", "my photos-7", ".-1", "..-1", &too_long];
+    let bad =
+        ["t", "t-", "-0", "t-00", "t-007", "t-+1", "t-2147483648", "my photos-7", ".-1", "..-1", &too_long];
     for bad in bad {
         assert_eq!(parse_directory(bad), None, "{bad}");
     }
@@ -82,8 +83,13 @@ fn a_start_keeps_all_that_the_store_does_not_know() {
     logs.close().unwrap();
     drop(metadata);
     // None of these is ours.
-    let foreign =
-        ["photos-7/one.jpg", "photos-delete/two.jpg", "known-00/three.jpg", "lost-stray/four", "known-1.old/five"];
+    let foreign = [
+        "photos-7/one.jpg",
+        "photos-delete/two.jpg",
+        "known-00/three.jpg",
+        "lost-stray/four",
+        "known-1.old/five",
+    ];
     foreign.iter().for_each(|path| put(&*sim, path));
     sim.create_dir("empty-3").unwrap();
 
