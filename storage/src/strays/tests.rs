@@ -229,7 +229,7 @@ fn a_start_that_dies_while_it_sets_aside_loses_nothing() {
         sim.crash();
         let (mut logs, metadata) = start(&sim, 2);
         logs.sweep(&metadata).unwrap();
-        assert_eq!(directories(&*sim), [aside.clone()]);
+        assert_eq!(directories(&*sim), std::slice::from_ref(&aside));
         drop((logs, metadata));
         sim.crash();
         sim.rename(&aside, "t-0").unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use storage::{Boot, DataDir, Disk, LogFacts, Logs, SimDisk, StorageError};
+use storage::{Boot, DataDir, Disk, LogFacts, Logs, PartitionToOpen, SimDisk, StorageError};
 
 use super::World;
 use crate::breakage::Breakage;
@@ -205,7 +205,9 @@ impl World {
         let (id, name, config) = (model.id, model.name.clone(), model.config.clone());
         let limits = if !self.is_rough { self.readable(index, is_clean) } else { None };
         self.sim.watch_reads();
-        let facts = self.logs().open_partition(id, &name, config)?;
+        // As a start does, which refuses a log that is gone although records of it were synced: none ever is.
+        let wanted = PartitionToOpen { id, topic: name.clone(), config };
+        let facts = self.logs().open_partitions(vec![wanted])?.remove(0);
         let read = self.sim.watched_reads();
         self.note(|| format!("open {name}-{} {facts:?}", id.index));
         if let Some(limits) = limits {
