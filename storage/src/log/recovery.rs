@@ -11,7 +11,7 @@ use std::sync::Arc;
 use records::ids::{Offset, PartitionId, TopicId};
 
 use super::lost::{Cut, TakenOut};
-use super::{Dirty, PARTITION_METADATA, PartitionLog, STRAY, swap};
+use super::{Dirty, PARTITION_METADATA, PartitionLog, swap};
 use crate::data_dir::from_base64;
 use crate::disk::{Disk, DiskFile, Entry, join};
 use crate::error::{IoContext, StorageError};
@@ -451,14 +451,6 @@ pub(super) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
         at += bytes.len() as u64;
     }
     file.sync_data()
-}
-
-/// A directory that another topic left under this name is kept under another one.
-pub(crate) fn set_aside(disk: &dyn Disk, directory: &str, topic: TopicId) -> Result<(), StorageError> {
-    let aside = format!("{directory}.{topic:?}{STRAY}");
-    tracing::warn!(directory, aside, "directory belongs to another topic, set aside");
-    disk.rename(directory, &aside).doing("rename", directory)?;
-    disk.sync_dir("").doing("sync", "the data directory")
 }
 
 /// The topic id in a directory's `partition.metadata`.
