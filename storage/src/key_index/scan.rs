@@ -67,6 +67,10 @@ impl PartitionLog {
         let Some(damage) = self.damage_at(offset)?.filter(|damage| damage.segment <= offset) else {
             return Ok(upper);
         };
+        tracing::error!(
+            log = self.directory(), segment = %damage.segment, position = damage.position,
+            first = %offset, next = %damage.next, "stored batch is damaged, its keys are not known"
+        );
         visit(Found::Damaged { first: offset, last: damage.next - 1 });
         Ok(damage.next)
     }
