@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use records::batch::BatchBuilder;
 use records::compression::payloads_opened;
 use records::ids::{Offset, PartitionId, TopicId};
@@ -13,7 +15,20 @@ mod common;
 #[path = "common/share.rs"]
 mod share;
 
+use tokio::time::{sleep, timeout};
+
 use share::{ALL, Setup, produce_to};
+
+/// Waits until the index of topic "t" is on: that happens beside everything else.
+async fn is_indexed(setup: &Setup) {
+    let partition = PartitionId { topic: TopicId(setup.topic), index: 0 };
+    let on = async {
+        while !setup.server.running.broker().keyed.contains(partition) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), on).await.expect("the index is turned on");
+}
 
 #[tokio::test]
 async fn p23_validation_costs_one_pass_with_a_key_index_and_without() {
@@ -22,7 +37,9 @@ async fn p23_validation_costs_one_pass_with_a_key_index_and_without() {
     setup.produce(1).await;
     setup.joined("a").await.fetch(ALL).await;
     // After a restart the index is on, and no group is there that would read the log.
+    is_indexed(&setup).await;
     let setup = setup.restarted().await;
+    is_indexed(&setup).await;
     let broker = setup.server.running.broker();
     let mut batch = BatchBuilder::new(Codec::Zstd, TimestampType::Create);
     for number in 0..10_000 {

@@ -7,6 +7,7 @@
 mod clean;
 mod damage;
 mod keys;
+mod lost;
 mod read;
 mod recovery;
 mod retention;
@@ -127,6 +128,8 @@ pub(crate) struct PartitionLog {
     has_key_files: bool,
     /// Bytes that were checked when it was opened.
     recovered_bytes: u64,
+    /// What was missing then.
+    lost: Option<lost::Lost>,
     dirty: Dirty,
     /// Syncs that have not come back, oldest first, with those that have behind them.
     syncs: VecDeque<Begun>,

@@ -1,6 +1,8 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
+mod starts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,6 +54,8 @@ pub struct Logs {
     /// Whether the file may say something else, since writing it failed.
     log_starts_unsure: bool,
     ends: OffsetCheckpoint,
+    /// The same for where logs end.
+    ends_unsure: bool,
     /// Logs whose policy syncs them without being asked.
     lazy: BTreeSet<PartitionId>,
     pub(crate) cleaned: OffsetCheckpoint,
@@ -83,6 +87,7 @@ impl Logs {
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             log_starts_unsure: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
+            ends_unsure: false,
             lazy: BTreeSet::new(),
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             holes: checkpoints::read(disk, checkpoints::HOLES)?,
@@ -345,8 +350,8 @@ impl Logs {
 
     /// A log that is gone leaves no trace in the checkpoints: another one may get its name.
     pub(crate) fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
-        self.ends.remove(name);
         for (file, offsets) in [
+            (checkpoints::HIGH_WATERMARK, &mut self.ends),
             (checkpoints::RECOVERY_POINT, &mut self.recovery_points),
             (checkpoints::CLEANED, &mut self.cleaned),
             (checkpoints::HOLES, &mut self.holes),
@@ -572,36 +577,16 @@ impl Logs {
     /// Writes the root checkpoints, so that a recovery need not look at what is synced already, and closes the files
     /// of logs that nobody used since the last time. To be called now and then (Kafka: once a minute).
     pub fn checkpoint(&mut self) -> Result<(), StorageError> {
+        let mut ends = self.ends.clone();
         for open in self.logs.values_mut() {
             open.log.rest();
             let facts = open.log.facts();
             self.recovery_points.insert(open.name.clone(), facts.synced);
-            self.ends.insert(open.name.clone(), facts.end);
+            ends.insert(open.name.clone(), facts.end);
         }
-        let disk = &**self.data_dir.disk();
-        checkpoints::write(disk, checkpoints::RECOVERY_POINT, &self.recovery_points)?;
-        checkpoints::write(disk, checkpoints::HIGH_WATERMARK, &self.ends)?;
+        checkpoints::write(&**self.data_dir.disk(), checkpoints::RECOVERY_POINT, &self.recovery_points)?;
+        self.write_ends(ends)?;
         self.write_log_starts(&[])
-    }
-
-    /// Writes down where logs will start, before they do.
-    fn write_log_starts(&mut self, moves: &[(PartitionId, Offset)]) -> Result<(), StorageError> {
-        let mut starts = self.log_starts.clone();
-        for open in self.logs.values() {
-            starts.insert(open.name.clone(), open.log.facts().log_start);
-        }
-        for (id, start) in moves {
-            starts.insert(self.logs[id].name.clone(), *start);
-        }
-        starts.retain(|_, start| *start > Offset::ZERO);
-        if starts == self.log_starts && !self.log_starts_unsure {
-            return Ok(());
-        }
-        self.log_starts_unsure = true;
-        checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &starts)?;
-        self.log_starts_unsure = false;
-        self.log_starts = starts;
-        Ok(())
     }
 
     /// Closes everything in order: what is written is synced, checkpoints and producer states are on disk, and the

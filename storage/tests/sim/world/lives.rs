@@ -73,6 +73,7 @@ impl World {
     pub(super) fn begin(&mut self, ending: Ending) -> Checked {
         self.depart(ending);
         self.damage(ending)?;
+        self.give_up_torn_starts()?;
         let mut deaths = 0;
         while !self.try_begin(deaths < DEATHS_MAX)? {
             deaths += 1;
