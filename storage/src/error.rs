@@ -44,7 +44,7 @@ pub enum StorageError {
     },
     /// Nothing is left of a log that held records: put its directory back, or say that they may be gone.
     #[error(
-        "partition {topic}-{partition} has no log, although {file} tells of offsets {start} to {end}: put its directory \
+        "partition {topic}-{partition} has no files, although {file} tells of offsets {start} to {end}: put its directory \
          back (is its disk mounted?), or, to go on without these records for good, write 0 for {end} in the line \
          \"{topic} {partition} {end}\" of that file"
     )]

@@ -214,11 +214,7 @@ impl Logs {
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
-        let log = PartitionLog::open(self.disk(), wanted.id, directory, wanted.config.clone(), &left)?;
-        if at_start && log.segment_count() == 0 {
-            self.refuse_missing(&name)?;
-        }
-        Ok(Some(log))
+        PartitionLog::open(self.disk(), wanted.id, directory, wanted.config.clone(), &left).map(Some)
     }
 
     /// Refuses a log of which nothing is there although records of it were synced, in order or not: a disk that is not
@@ -243,25 +239,22 @@ impl Logs {
         self.lost_records
     }
 
-    /// Notes where a log is not as an orderly stop left it.
+    /// Tells of records that are gone although they were synced, and notes where a log is not as an orderly stop left it.
     fn note_lost(&mut self, name: &LogName, facts: &LogFacts) {
-        if !self.data_dir.was_clean() {
-            return;
-        }
+        let is_clean = self.data_dir.was_clean();
         let synced = self.recovery_points.get(name).copied();
         // A stop in order writes down where each log ends.
-        let Some(end) = self.ends.get(name).copied().max(synced) else {
-            if facts.end > facts.log_start {
-                let log = directory_name(name);
-                tracing::warn!(log, end = %facts.end, "log was not there at the last stop");
-                self.lost_records = true;
+        let end = if is_clean { synced.max(self.ends.get(name).copied()) } else { synced };
+        let is_new = is_clean && end.is_none() && facts.end > facts.log_start;
+        let is_short = end.is_some_and(|end| facts.end < end);
+        self.lost_records |= is_clean && (is_new || is_short);
+        let log = directory_name(name);
+        match end {
+            Some(end) if is_short => {
+                tracing::error!(log, from = %facts.end, to = %end, "records are gone that were there and synced");
             }
-            return;
-        };
-        if facts.end < end {
-            let log = directory_name(name);
-            tracing::error!(log, from = %facts.end, to = %end, "records are gone that were there at the last stop");
-            self.lost_records = true;
+            _ if is_new => tracing::warn!(log, end = %facts.end, "log was not there at the last stop"),
+            _ => {}
         }
     }
 
