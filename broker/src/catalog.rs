@@ -225,7 +225,7 @@ impl Catalog {
         self.publish(image);
         let partitions = (0..topic.partitions).map(|index| PartitionId { topic: id, index }).collect();
         if let Err(error) = self.shard.delete(partitions).await {
-            // The topic is gone; what is left of it on the disk goes at the next start.
+            // The topic is gone; what is left of it on the disk is set aside at the next start.
             tracing::warn!(topic = &*topic.name, "files of a deleted topic are left: {error}");
         }
         Ok(topic)

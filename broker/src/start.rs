@@ -184,6 +184,18 @@ struct Opened {
 
 /// Locks, reads and recovers the data directory. Blocks.
 fn open(config: &Config) -> Result<Opened, StartError> {
+    let opened = open_once(config)?;
+    if !opened.logs.has_lost_records() {
+        return Ok(opened);
+    }
+    // The offsets behind what is left are given out again. The mark of the orderly stop is gone by now, so that this time
+    // the epoch goes up, and commits are lowered, before anything is appended: also where the process dies here.
+    tracing::warn!("not all logs are as they were left: starting as after a stop that was not in order");
+    drop(opened);
+    open_once(config)
+}
+
+fn open_once(config: &Config) -> Result<Opened, StartError> {
     let storage = |error| StartError::Storage { path: config.data_dir.display().to_string(), error };
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(&config.data_dir).map_err(|source| {
         storage(StorageError::Io { action: "create", path: "the data directory".to_owned(), source })
@@ -212,26 +224,14 @@ fn open(config: &Config) -> Result<Opened, StartError> {
     Ok(Opened { logs, metadata, boot, cluster_id, image, facts })
 }
 
-/// Opens every partition that the store knows, removes those that it does not, and says what the shard must know.
+/// Opens every partition that the store knows, sets those aside that it does not, and says what the shard must know.
 fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image, Vec<Fact>), StorageError> {
     let mut image = Image::default();
     let mut facts = Vec::new();
     for row in metadata.topics()? {
         image.put_topic(Topic::new(config, Arc::from(row.name), row.id, row.partitions, row.configs));
     }
-    for found in logs.partitions_on_disk()? {
-        let known = image.topic(&found.topic).is_some_and(|topic| {
-            found.topic_id.is_none_or(|id| id == topic.id) && found.index < topic.partitions
-        });
-        if !known {
-            tracing::warn!(
-                topic = found.topic,
-                partition = found.index,
-                "removing files of a deleted partition"
-            );
-            logs.remove_found(&found)?;
-        }
-    }
+    logs.sweep(metadata)?;
     let (roles, to_open): (Vec<_>, Vec<_>) = image
         .topics()
         .flat_map(|topic| topic.to_open(config, 0))

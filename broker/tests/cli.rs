@@ -178,3 +178,27 @@ fn log_looks_at_a_data_directory_and_finds_damage() {
     let (code, text) = log(&["verify"], path);
     assert!(code == Some(1) && text.contains("WRONG t-0/00000000000000000000.log at byte 0: crc"), "{text}");
 }
+
+#[test]
+fn r12_too_low_a_limit_of_files_is_told_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(dir.path()).unwrap());
+    let configs = std::collections::BTreeMap::new();
+    let topic = TopicMetadata { name: "t".to_owned(), id: TopicId([1; 16]), partitions: 60, configs };
+    Metadata::open(&disk).unwrap().create_topic(&topic).unwrap();
+    for (limit, is_told) in [(200, true), (400, false)] {
+        let line = format!("ulimit -n {limit}; exec \"$0\" serve --listen 127.0.0.1:0 --data-dir {path}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line, env!("CARGO_BIN_EXE_sluice")]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        assert_eq!(stop(child, Signal::TERM).0, Some(0), "{ready}");
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        let told = format!("limit of open files is {limit}, and 60 partitions may need 304");
+        assert_eq!(text.contains(&told), is_told, "{text}");
+    }
+}

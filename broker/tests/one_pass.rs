@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use records::batch::BatchBuilder;
 use records::compression::payloads_opened;
 use records::ids::{Offset, PartitionId, TopicId};
@@ -13,16 +15,29 @@ mod common;
 #[path = "common/share.rs"]
 mod share;
 
+use tokio::time::sleep;
+
 use share::{ALL, Setup, produce_to};
+
+const RESTARTS_MAX: usize = 20;
 
 #[tokio::test]
 async fn p23_validation_costs_one_pass_with_a_key_index_and_without() {
     let setup = Setup::new("key").await;
     setup.server.topic("plain").await;
     setup.produce(1).await;
-    setup.joined("a").await.fetch(ALL).await;
-    // After a restart the index is on, and no group is there that would read the log.
-    let setup = setup.restarted().await;
+    // After a restart the index is on, and no group is there that would read the log: once it was begun, which happens
+    // beside everything else.
+    let mut setup = setup;
+    for _ in 0..RESTARTS_MAX {
+        setup.joined("a").await.fetch(ALL).await;
+        sleep(Duration::from_millis(50)).await;
+        setup = setup.restarted().await;
+        let partition = PartitionId { topic: TopicId(setup.topic), index: 0 };
+        if setup.server.running.broker().keyed.contains(partition) {
+            break;
+        }
+    }
     let broker = setup.server.running.broker();
     let mut batch = BatchBuilder::new(Codec::Zstd, TimestampType::Create);
     for number in 0..10_000 {

@@ -28,10 +28,20 @@ pub(crate) type LogName = (String, i32);
 /// One checkpoint file's content.
 pub(crate) type OffsetCheckpoint = BTreeMap<LogName, Offset>;
 
-/// Reads a checkpoint; a missing or unreadable one is empty, which costs a longer recovery and nothing else.
+/// Reads a checkpoint; a missing or unreadable one is empty, which costs a longer recovery and nothing else. Not so where
+/// logs start: without it records that somebody has deleted would rise again, so that there only a missing one is empty
+/// (one that was never written looks like that). We write it in one step: not even an empty one is ours.
+///
+/// # Errors
+/// [`StorageError::Damaged`] for [`LOG_START`]; what the disk says.
 pub(crate) fn read(disk: &dyn Disk, file: &str) -> Result<OffsetCheckpoint, StorageError> {
     let Some(bytes) = disk.read(file).doing("read", file)? else { return Ok(OffsetCheckpoint::new()) };
     let parsed = std::str::from_utf8(&bytes).ok().and_then(parse);
+    if parsed.is_none() && file == LOG_START {
+        let reason =
+            "it is no offset checkpoint; repair its lines, or remove it and have deleted records back";
+        return Err(StorageError::Damaged { path: file.to_owned(), reason: reason.to_owned() });
+    }
     if parsed.is_none() && !bytes.is_empty() {
         tracing::warn!(file, "checkpoint is unreadable, taken as empty");
     }
@@ -79,8 +89,21 @@ mod tests {
         write(&disk, LOG_START, &offsets).unwrap();
         assert_eq!(disk.read(LOG_START).unwrap().unwrap(), b"0\n2\na.b 0 7\na.b 1 0\n");
         assert_eq!(read(&disk, LOG_START).unwrap(), offsets);
-        disk.create(LOG_START).unwrap().write_all_at(b"0\n3\na 0 7\n", 0).unwrap();
-        assert!(read(&disk, LOG_START).unwrap().is_empty());
+        for file in [RECOVERY_POINT, HIGH_WATERMARK, CLEANED, HOLES] {
+            disk.create(file).unwrap().write_all_at(b"0\n3\na 0 7\n", 0).unwrap();
+            assert!(read(&disk, file).unwrap().is_empty());
+        }
         assert!(read(&disk, "none").unwrap().is_empty());
+    }
+
+    #[test]
+    fn where_logs_start_is_known_or_missing_but_never_damaged() {
+        let disk = SimDisk::new(1);
+        assert!(read(&disk, LOG_START).unwrap().is_empty());
+        for damaged in [&b""[..], b"\xff\xfe", b"0\n3\na 0 7\n", b"0\n1\na 0 7", b"0\n1\na 0 seven\n"] {
+            disk.create(LOG_START).unwrap().write_all_at(damaged, 0).unwrap();
+            let error = read(&disk, LOG_START).unwrap_err().to_string();
+            assert!(error.contains(LOG_START) && error.contains("remove it"), "{error}");
+        }
     }
 }

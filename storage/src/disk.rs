@@ -58,7 +58,7 @@ pub trait DiskFile: Send + Sync + Debug {
 pub struct Entry {
     /// The name, without the directory.
     pub name: String,
-    /// Whether it is a directory.
+    /// Whether it is a directory, or a link to one; of a link to nothing true, too, so that listing it tells.
     pub is_dir: bool,
     /// The length in bytes; 0 for a directory.
     pub len: u64,

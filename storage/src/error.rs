@@ -42,6 +42,30 @@ pub enum StorageError {
         /// What is wrong.
         reason: String,
     },
+    /// Nothing is left of a log that held records: put its directory back, or say that they may be gone.
+    #[error(
+        "partition {topic}-{partition} has no files, although {file} tells of offsets {start} to {end}: put its directory \
+         back (is its disk mounted?), or, to go on without these records for good, write 0 for {end} in the line \
+         \"{topic} {partition} {end}\" of that file"
+    )]
+    Missing {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The first offset that it held.
+        start: Offset,
+        /// The offset behind the last one.
+        end: Offset,
+        /// The checkpoint that tells of it.
+        file: &'static str,
+    },
+    /// Remove those that nobody needs.
+    #[error("too many directories beside {directory} end in -stray; move those away that nobody needs")]
+    Strays {
+        /// What would be set aside.
+        directory: String,
+    },
     /// A later release wrote it, and this one would misread it: start that release.
     #[error(
         "{path} has format {found}, this release knows formats up to {known}; start the release that wrote it"

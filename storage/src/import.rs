@@ -3,7 +3,7 @@
 //! Inputs: the broker's directories, read only ([`Source`]), and a locked data directory with its metadata store.
 //! Everything is read and checked first ([`Source::plan`]); only then is anything written ([`take_over`]), and it counts
 //! only with the one change of the metadata store that comes last: until then a start of the broker sweeps away what
-//! lies there, and the same import can be done again.
+//! lies there, and the same import can be done again. What it copies is noted in the store first: only that may be removed.
 //!
 //! Invariants: no record below the source's log start or at or above its high watermark is ever readable here; every
 //! leader epoch and producer id that is used from now on is above all of the source's.
@@ -21,9 +21,9 @@ mod transactions;
 use crate::checkpoints::{self, OffsetCheckpoint};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
-use crate::log::remove_directory;
 use crate::metadata::{Configs, Metadata, TakenOver, TopicMetadata};
 use crate::options::LogConfig;
+use crate::strays::remove_directory;
 use records::ids::Offset;
 
 pub use cluster::Cluster;
@@ -59,7 +59,8 @@ pub fn take_over(
     now_ms: i64,
 ) -> Result<(), ImportError> {
     refuse_existing(plans.iter().map(|plan| &plan.topic), metadata)?;
-    let done = copy_all(source, plans, endings, target, metadata, now_ms).and_then(
+    let mut made = Vec::new();
+    let done = copy_all(source, plans, endings, target, metadata, now_ms, &mut made).and_then(
         |(leader_epoch, next_producer)| {
             let taken = TakenOver {
                 topics: plans.iter().map(|plan| plan.topic.clone()).collect(),
@@ -75,9 +76,9 @@ pub fn take_over(
         },
     );
     if done.is_err() {
-        for name in plans.iter().flat_map(names) {
+        for directory in &made {
             // What stays is swept away by the next start, as no topic is known for it.
-            if let Err(error) = remove_directory(&**target.disk(), &copy::directory(&name)) {
+            if let Err(error) = remove_directory(&**target.disk(), directory) {
                 tracing::debug!(%error, "what was copied is not removed");
             }
         }
@@ -99,10 +100,6 @@ pub fn refuse_existing<'a>(
     clash.map_or(Ok(()), |topic| Err(ImportError::Exists(topic.name.clone())))
 }
 
-fn names(plan: &TopicPlan) -> impl Iterator<Item = (String, i32)> {
-    plan.partitions.iter().map(|partition| (plan.topic.name.clone(), partition.partition))
-}
-
 /// The leader epoch from now on, and the first producer id that may be handed out.
 fn copy_all(
     source: &Source,
@@ -111,8 +108,12 @@ fn copy_all(
     target: &DataDir,
     metadata: &Metadata,
     now_ms: i64,
+    made: &mut Vec<String>,
 ) -> Result<(i32, i64), ImportError> {
     let disk = target.disk();
+    // Before this one adds to them.
+    let unfinished = metadata.unfinished_import()?;
+    metadata.note_import(plans.iter().map(|plan| plan.topic.id))?;
     let partitions = || plans.iter().flat_map(|plan| &plan.partitions);
     let highest =
         partitions().map(|plan| plan.leader_epoch).max().unwrap_or(-1).max(source.cluster().leader_epoch);
@@ -125,11 +126,11 @@ fn copy_all(
     let mut log_starts = read(checkpoints::LOG_START)?;
     let mut cleaned = read(checkpoints::CLEANED)?;
     let mut holes = read(checkpoints::HOLES)?;
-    let to = copy::To { disk, leader_epoch, endings, now_ms };
+    let to = copy::To { disk, leader_epoch, endings, now_ms, unfinished: &unfinished };
     for plan in plans {
         for partition in &plan.partitions {
             let name = (plan.topic.name.clone(), partition.partition);
-            let facts = copy::partition(source, &plan.topic, &plan.config, partition, &to)?;
+            let facts = copy::partition(source, &plan.topic, &plan.config, partition, &to, made)?;
             recovery_points.insert(name.clone(), facts.end);
             ends.insert(name.clone(), facts.end);
             set(&mut log_starts, &name, facts.log_start);

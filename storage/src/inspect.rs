@@ -24,9 +24,9 @@ use crate::data_dir::CLEAN_SHUTDOWN;
 use crate::disk::{Disk, join};
 use crate::error::{IoContext, StorageError};
 use crate::log::stored_topic_id;
-use crate::logs::parse_directory;
 use crate::options::BATCH_HEADER_BYTES;
 use crate::segment::{base_of, file_name};
+use crate::strays;
 use crate::walk::{Step, Walk};
 
 /// Bytes of a log read at once.
@@ -119,18 +119,24 @@ pub struct PartitionReport {
     pub findings_more: u64,
 }
 
-/// The partitions of a data directory, by topic and index.
+/// The partitions of a data directory, by topic and index. What is named like one and holds no file of ours is none; what
+/// cannot be looked into is listed, so that looking at it tells.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// When a directory cannot be listed.
 pub fn partitions(disk: &dyn Disk) -> Result<Vec<(String, i32)>, StorageError> {
-    let mut found: Vec<(String, i32)> = disk
-        .list("")
-        .doing("list", "the data directory")?
-        .into_iter()
-        .filter(|entry| entry.is_dir)
-        .filter_map(|entry| parse_directory(&entry.name).map(|(topic, index)| (topic.to_owned(), index)))
-        .collect();
+    let mut found = Vec::new();
+    for entry in disk.list("").doing("list", "the data directory")? {
+        let Some((topic, index)) = strays::parse_directory(&entry.name).filter(|_| entry.is_dir) else {
+            continue;
+        };
+        match strays::has_files(disk, &entry.name) {
+            Ok(false) => continue,
+            Err(StorageError::Io { source, .. }) if strays::is_closed(&source) => {}
+            looked => _ = looked?,
+        }
+        found.push((topic.to_owned(), index));
+    }
     found.sort();
     Ok(found)
 }
@@ -138,7 +144,7 @@ pub fn partitions(disk: &dyn Disk) -> Result<Vec<(String, i32)>, StorageError> {
 /// Topic and index of a partition's directory; `None` where the name is none of one.
 #[must_use]
 pub fn partition_of(directory: &str) -> Option<(&str, i32)> {
-    parse_directory(directory)
+    strays::parse_directory(directory)
 }
 
 /// Looks at one partition.

@@ -35,6 +35,7 @@ mod retired;
 mod scan;
 mod segment;
 mod select;
+mod strays;
 #[cfg(test)]
 mod testing;
 mod transactions;
@@ -51,10 +52,11 @@ pub use key_index::{
     LastKeyMatch, keyless_place,
 };
 pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
-pub use logs::{FoundPartition, Logs, PartitionToOpen};
+pub use logs::{Logs, PartitionToOpen};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
 pub use options::{CleanerOptions, FlushPolicy, LogConfig, Options};
 pub use overview::{LogView, Overview, RecoveryFacts};
 pub use retired::RemoveJob;
 pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};
+pub use strays::FoundPartition;
 pub use transactions::AbortedTransaction;

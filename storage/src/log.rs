@@ -7,6 +7,7 @@
 mod clean;
 mod damage;
 mod keys;
+mod lost;
 mod read;
 mod recovery;
 mod retention;
@@ -28,19 +29,20 @@ use records::{BatchView, TimestampType};
 
 use crate::batch_header::BatchHeader;
 use crate::data_dir::base64;
-use crate::disk::{Disk, is_full, join};
+use crate::disk::{Disk, DiskFile, is_full, join};
 use crate::error::{AppendError, IoContext, StorageError};
 use crate::key_index::KeyIndex;
 use crate::leader_epochs::LeaderEpochs;
 use crate::options::LogConfig;
 use crate::producer_state::{ProducerState, Verdict};
 use crate::segment::Segment;
+use crate::strays::retire_directory;
 use crate::transactions::Marker;
 
 pub(crate) use clean::{Dirtiness, Source};
 pub(crate) use keys::KeyBounds;
 pub use read::LogSlice;
-pub(crate) use recovery::{OpenAs, set_aside, stored_topic_id};
+pub(crate) use recovery::{OpenAs, stored_topic_id};
 pub(crate) use swap::{CLEANED, Replacement, SWAP, remove_cleaned};
 use sync::Begun;
 pub(crate) use sync::Dirty;
@@ -126,6 +128,8 @@ pub(crate) struct PartitionLog {
     has_key_files: bool,
     /// Bytes that were checked when it was opened.
     recovered_bytes: u64,
+    /// What was missing then.
+    lost: Option<lost::Lost>,
     dirty: Dirty,
     /// Syncs that have not come back, oldest first, with those that have behind them.
     syncs: VecDeque<Begun>,
@@ -264,10 +268,7 @@ impl PartitionLog {
     }
 
     fn write_partition_metadata(&mut self) -> Result<(), StorageError> {
-        let path = join(&self.directory, PARTITION_METADATA);
-        let text = format!("version: 0\ntopic_id: {}", base64(&self.id.topic.0));
-        let file = self.disk.create(&path).doing("create", &path)?;
-        file.write_all_at(text.as_bytes(), 0).doing("write", &path)?;
+        let file = write_topic_id(&*self.disk, &self.directory, self.id.topic)?;
         self.dirty.files.push(file);
         Ok(())
     }
@@ -366,36 +367,15 @@ impl PartitionLog {
     }
 }
 
-/// Suffix of a directory that is being deleted.
-pub(crate) const DELETED: &str = "-delete";
-/// Suffix of a directory that belongs to another topic than its name says.
-pub(crate) const STRAY: &str = "-stray";
-
-/// Longest name of a file or directory.
-const NAME_BYTES_MAX: usize = 255;
-
-/// Gives a partition's directory the name of one that is to be deleted (Kafka's `LocalLog.logDeleteDirName`), so that a
-/// crash leaves either the whole or what a start sweeps up. The new name.
-pub(crate) fn retire_directory(
+/// Writes a directory's `partition.metadata` (Kafka's `PartitionMetadataFile`); the file is still to be synced.
+pub(crate) fn write_topic_id(
     disk: &dyn Disk,
     directory: &str,
     topic: TopicId,
-) -> Result<String, StorageError> {
-    let suffix = format!(".{topic:?}{DELETED}");
-    let room = NAME_BYTES_MAX - suffix.len();
-    let retired = format!("{}{suffix}", directory.get(..room).unwrap_or(directory));
-    match disk.remove_dir_all(&retired) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        result => result.doing("remove", &retired)?,
-    }
-    disk.rename(directory, &retired).doing("rename", directory)?;
-    disk.sync_dir("").doing("sync", "the data directory")?;
-    Ok(retired)
-}
-
-/// Removes a partition's directory at once.
-pub(crate) fn remove_directory(disk: &dyn Disk, directory: &str) -> Result<(), StorageError> {
-    let topic = stored_topic_id(disk, directory)?.unwrap_or(TopicId::ZERO);
-    let retired = retire_directory(disk, directory, topic)?;
-    disk.remove_dir_all(&retired).doing("remove", &retired)
+) -> Result<Arc<dyn DiskFile>, StorageError> {
+    let path = join(directory, PARTITION_METADATA);
+    let text = format!("version: 0\ntopic_id: {}", base64(&topic.0));
+    let file = disk.create(&path).doing("create", &path)?;
+    file.write_all_at(text.as_bytes(), 0).doing("write", &path)?;
+    Ok(file)
 }

@@ -1,12 +1,14 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
+mod starts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
-use records::ids::{Offset, PartitionId, TopicId};
+use records::ids::{Offset, PartitionId};
 
 use crate::batch_cache::BatchCache;
 use crate::checkpoints::{self, LogName, OffsetCheckpoint};
@@ -18,25 +20,14 @@ use crate::event_log::EventLog;
 use crate::flush::{self, SyncJob, SyncResult};
 use crate::key_index::KeyCache;
 use crate::log::{
-    Appended, DELETED, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset,
-    remove_directory, set_aside, stored_topic_id,
+    Appended, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset, stored_topic_id,
 };
 use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
 use crate::overview::RecoveryFacts;
 use crate::retired::Retired;
+use crate::strays::{self, directory_name};
 use crate::transactions::AbortedTransaction;
-
-/// A partition directory as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundPartition {
-    /// The topic's name.
-    pub topic: String,
-    /// The partition's index.
-    pub index: i32,
-    /// The topic's id; `None` when the directory does not tell.
-    pub topic_id: Option<TopicId>,
-}
 
 /// A partition to open.
 #[derive(Clone, Debug)]
@@ -58,11 +49,13 @@ pub struct Logs {
     pub(crate) logs: BTreeMap<PartitionId, OpenLog>,
     pub(crate) cache: BatchCache,
     pub(crate) key_cache: KeyCache,
-    recovery_points: OffsetCheckpoint,
-    log_starts: OffsetCheckpoint,
+    pub(crate) recovery_points: OffsetCheckpoint,
+    pub(crate) log_starts: OffsetCheckpoint,
     /// Whether the file may say something else, since writing it failed.
     log_starts_unsure: bool,
     ends: OffsetCheckpoint,
+    /// The same for where logs end.
+    ends_unsure: bool,
     /// Logs whose policy syncs them without being asked.
     lazy: BTreeSet<PartitionId>,
     pub(crate) cleaned: OffsetCheckpoint,
@@ -70,6 +63,7 @@ pub struct Logs {
     pub(crate) jobs: Jobs,
     pub(crate) retired: Retired,
     pub(crate) recovery: RecoveryFacts,
+    lost_records: bool,
 }
 
 #[derive(Debug)]
@@ -93,12 +87,14 @@ impl Logs {
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             log_starts_unsure: false,
             ends: checkpoints::read(disk, checkpoints::HIGH_WATERMARK)?,
+            ends_unsure: false,
             lazy: BTreeSet::new(),
             cleaned: checkpoints::read(disk, checkpoints::CLEANED)?,
             holes: checkpoints::read(disk, checkpoints::HOLES)?,
             jobs: Jobs::default(),
             retired: Retired::default(),
             recovery: RecoveryFacts::default(),
+            lost_records: false,
             cache: BatchCache::new(options.batch_cache_bytes),
             key_cache: KeyCache::new(KEY_CACHE_BYTES_MAX),
             options,
@@ -106,37 +102,13 @@ impl Logs {
             logs: BTreeMap::new(),
             data_dir,
         };
-        for entry in logs.disk().list("").doing("list", "the data directory")? {
-            if entry.is_dir && entry.name.ends_with(DELETED) {
-                logs.disk().remove_dir_all(&entry.name).doing("remove", &entry.name)?;
-            }
-        }
+        strays::remove_deleted(&**logs.disk())?;
         logs.data_dir.clear_clean()?;
         Ok(logs)
     }
 
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         self.data_dir.disk()
-    }
-
-    /// The partition directories that are there, opened or not: what the metadata does not know can be removed with
-    /// [`Logs::remove_found`].
-    pub fn partitions_on_disk(&self) -> Result<Vec<FoundPartition>, StorageError> {
-        let mut found = Vec::new();
-        for entry in self.disk().list("").doing("list", "the data directory")? {
-            if let Some((topic, index)) = parse_directory(&entry.name).filter(|_| entry.is_dir) {
-                let topic_id = stored_topic_id(&**self.disk(), &entry.name)?;
-                found.push(FoundPartition { topic: topic.to_owned(), index, topic_id });
-            }
-        }
-        Ok(found)
-    }
-
-    /// Removes a partition directory that is not open: a deletion that a crash cut short.
-    pub fn remove_found(&mut self, found: &FoundPartition) -> Result<(), StorageError> {
-        let name = (found.topic.clone(), found.index);
-        self.forget(&name)?;
-        remove_directory(&**self.disk(), &directory_name(&name))
     }
 
     /// Opens a partition's log. Without data it is created only when something is appended. Opening an open one
@@ -154,15 +126,18 @@ impl Logs {
             return Ok(facts);
         }
         let wanted = PartitionToOpen { id, topic: topic_name.to_owned(), config };
-        let log = self.read_in(&wanted)?;
+        let log = self.read_in(&wanted, false)?;
         let mut lowered = BTreeSet::new();
         let facts = self.take_in(wanted, log, &mut lowered)?;
         self.write_lowered(&lowered)?;
         Ok(facts)
     }
 
-    /// Opens partitions that are not open, several at a time: a start waits for their reads beside each other. What is
-    /// open already stays open where one of them fails.
+    /// Opens the partitions of a start, several at a time: it waits for their reads beside each other. What is open
+    /// already stays open where one of them fails.
+    ///
+    /// # Errors
+    /// [`StorageError::Missing`] for one whose files are gone altogether although a checkpoint tells of records.
     pub fn open_partitions(
         &mut self,
         partitions: Vec<PartitionToOpen>,
@@ -183,7 +158,7 @@ impl Logs {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(partition) = some.get(index) else { return read };
-                    read.push((index, logs.read_in(partition)));
+                    read.push((index, logs.read_in(partition, true)));
                 }
             };
             let mut read = std::thread::scope(|scope| {
@@ -199,6 +174,11 @@ impl Logs {
                 read
             });
             read.sort_unstable_by_key(|(index, _)| *index);
+            for (_, log) in &read {
+                if let Err(error @ StorageError::Missing { .. }) = log {
+                    tracing::error!("{error}");
+                }
+            }
             for (partition, (_, log)) in some.into_iter().zip(read) {
                 facts.push(self.take_in(partition, log?, &mut lowered)?);
             }
@@ -206,36 +186,76 @@ impl Logs {
     }
 
     /// Reads a log from the disk, and mends it where it must be; `None` where another topic's directory is in its place.
-    fn read_in(&self, wanted: &PartitionToOpen) -> Result<Option<PartitionLog>, StorageError> {
+    fn read_in(
+        &self,
+        wanted: &PartitionToOpen,
+        at_start: bool,
+    ) -> Result<Option<PartitionLog>, StorageError> {
         let name = (wanted.topic.clone(), wanted.id.index);
-        let stored_topic = stored_topic_id(&**self.disk(), &directory_name(&name))?;
+        let directory = directory_name(&name);
+        let stored_topic = stored_topic_id(&**self.disk(), &directory)?;
         if stored_topic.is_some_and(|topic| topic != wanted.id.topic) {
             return Ok(None);
         }
+        if at_start && stored_topic.is_none() && !strays::has_log(&**self.disk(), &directory)? {
+            // Before anything is written: it may be the place that a disk is mounted at.
+            self.refuse_missing(&name)?;
+        }
+        let note = self.note_of(&name)?;
+        let known = |offsets: &OffsetCheckpoint, file| offsets.get(&name).max(note.get(file)).copied();
         let left = OpenAs {
             names_topic: stored_topic.is_some(),
             clean: self.data_dir.was_clean(),
             recovery_point: self.recovery_points.get(&name).copied(),
-            log_start: self.log_starts.get(&name).copied(),
+            log_start: known(&self.log_starts, checkpoints::LOG_START),
             // Another broker's directory tells of its holes by what it compacted.
-            cleaned: self.holes.get(&name).max(self.cleaned.get(&name)).copied(),
+            cleaned: known(&self.holes, checkpoints::HOLES).max(known(&self.cleaned, checkpoints::CLEANED)),
             end: self.ends.get(&name).copied(),
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
-        let directory = directory_name(&name);
         PartitionLog::open(self.disk(), wanted.id, directory, wanted.config.clone(), &left).map(Some)
     }
 
-    /// Has another topic's directory make way. The checkpoints speak of its log too, and go first: nothing would tell
-    /// of that later.
+    /// Refuses a log of which nothing is there although records of it were synced, in order or not: a disk that is not
+    /// mounted is no empty one.
+    fn refuse_missing(&self, name: &LogName) -> Result<(), StorageError> {
+        let start = self.log_starts.get(name).copied().unwrap_or(Offset::ZERO);
+        let Some(&end) = self.recovery_points.get(name).filter(|end| **end > start) else { return Ok(()) };
+        let (topic, partition) = name.clone();
+        Err(StorageError::Missing { topic, partition, start, end, file: checkpoints::RECOVERY_POINT })
+    }
+
+    /// Has another topic's directory make way.
     fn make_way(&mut self, wanted: &PartitionToOpen) -> Result<PartitionLog, StorageError> {
-        let name = (wanted.topic.clone(), wanted.id.index);
-        let directory = directory_name(&name);
-        self.forget(&name)?;
-        let topic = stored_topic_id(&**self.disk(), &directory)?.unwrap_or(TopicId::ZERO);
-        set_aside(&**self.disk(), &directory, topic)?;
-        Ok(self.read_in(wanted)?.expect("the directory was set aside"))
+        self.set_aside(&(wanted.topic.clone(), wanted.id.index))?;
+        Ok(self.read_in(wanted, false)?.expect("the directory was set aside"))
+    }
+
+    /// Whether a log that was opened is not the one that an orderly stop left, but ends before it: the epoch was not
+    /// raised for that, and must be before anything is appended. Begin anew, as after an unclean stop.
+    #[must_use]
+    pub fn has_lost_records(&self) -> bool {
+        self.lost_records
+    }
+
+    /// Tells of records that are gone although they were synced, and notes where a log is not as an orderly stop left it.
+    fn note_lost(&mut self, name: &LogName, facts: &LogFacts) {
+        let is_clean = self.data_dir.was_clean();
+        let synced = self.recovery_points.get(name).copied();
+        // A stop in order writes down where each log ends.
+        let end = if is_clean { synced.max(self.ends.get(name).copied()) } else { synced };
+        let is_new = is_clean && end.is_none() && facts.end > facts.log_start;
+        let is_short = end.is_some_and(|end| facts.end < end);
+        self.lost_records |= is_clean && (is_new || is_short);
+        let log = directory_name(name);
+        match end {
+            Some(end) if is_short => {
+                tracing::error!(log, from = %facts.end, to = %end, "records are gone that were there and synced");
+            }
+            _ if is_new => tracing::warn!(log, end = %facts.end, "log was not there at the last stop"),
+            _ => {}
+        }
     }
 
     fn take_in(
@@ -258,7 +278,9 @@ impl Logs {
         if log.has_key_files() {
             log.enable_keys(self.options.inflated_bytes_max);
         }
+        self.note_lost(&name, &facts);
         lowered.extend(self.lower_checkpoints(&name, &facts));
+        self.adopt_note(&name, &facts)?;
         let cleaning = CleaningFacts::default();
         self.logs.insert(wanted.id, OpenLog { name, log, events: BTreeMap::new(), cleaning });
         self.note_flush_policy(wanted.id);
@@ -327,9 +349,9 @@ impl Logs {
     }
 
     /// A log that is gone leaves no trace in the checkpoints: another one may get its name.
-    fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
-        self.ends.remove(name);
+    pub(crate) fn forget(&mut self, name: &LogName) -> Result<(), StorageError> {
         for (file, offsets) in [
+            (checkpoints::HIGH_WATERMARK, &mut self.ends),
             (checkpoints::RECOVERY_POINT, &mut self.recovery_points),
             (checkpoints::CLEANED, &mut self.cleaned),
             (checkpoints::HOLES, &mut self.holes),
@@ -555,36 +577,16 @@ impl Logs {
     /// Writes the root checkpoints, so that a recovery need not look at what is synced already, and closes the files
     /// of logs that nobody used since the last time. To be called now and then (Kafka: once a minute).
     pub fn checkpoint(&mut self) -> Result<(), StorageError> {
+        let mut ends = self.ends.clone();
         for open in self.logs.values_mut() {
             open.log.rest();
             let facts = open.log.facts();
             self.recovery_points.insert(open.name.clone(), facts.synced);
-            self.ends.insert(open.name.clone(), facts.end);
+            ends.insert(open.name.clone(), facts.end);
         }
-        let disk = &**self.data_dir.disk();
-        checkpoints::write(disk, checkpoints::RECOVERY_POINT, &self.recovery_points)?;
-        checkpoints::write(disk, checkpoints::HIGH_WATERMARK, &self.ends)?;
+        checkpoints::write(&**self.data_dir.disk(), checkpoints::RECOVERY_POINT, &self.recovery_points)?;
+        self.write_ends(ends)?;
         self.write_log_starts(&[])
-    }
-
-    /// Writes down where logs will start, before they do.
-    fn write_log_starts(&mut self, moves: &[(PartitionId, Offset)]) -> Result<(), StorageError> {
-        let mut starts = self.log_starts.clone();
-        for open in self.logs.values() {
-            starts.insert(open.name.clone(), open.log.facts().log_start);
-        }
-        for (id, start) in moves {
-            starts.insert(self.logs[id].name.clone(), *start);
-        }
-        starts.retain(|_, start| *start > Offset::ZERO);
-        if starts == self.log_starts && !self.log_starts_unsure {
-            return Ok(());
-        }
-        self.log_starts_unsure = true;
-        checkpoints::write(&**self.data_dir.disk(), checkpoints::LOG_START, &starts)?;
-        self.log_starts_unsure = false;
-        self.log_starts = starts;
-        Ok(())
     }
 
     /// Closes everything in order: what is written is synced, checkpoints and producer states are on disk, and the
@@ -639,17 +641,6 @@ impl OpenLog {
         }
         taken
     }
-}
-
-fn directory_name((topic, index): &LogName) -> String {
-    format!("{topic}-{index}")
-}
-
-/// Topic and partition of `<topic>-<partition>`.
-pub(crate) fn parse_directory(name: &str) -> Option<(&str, i32)> {
-    let (topic, index) = name.rsplit_once('-')?;
-    let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
-    if topic.is_empty() || !digits { None } else { Some((topic, index.parse().ok()?)) }
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ const LEADER_EPOCH: &str = "leader_epoch";
 const NEXT_GROUP: &str = "next_group";
 const NEXT_PRODUCER: &str = "next_producer";
 const CLUSTER_ID: &str = "cluster_id";
+/// Topics whose import is under way.
+const IMPORTING: &str = "importing";
 
 /// Settings by name; a `BTreeMap` so that they list in order.
 pub type Configs = BTreeMap<String, String>;

@@ -95,7 +95,7 @@ impl Logs {
         let slice = match self.readable(id)?.read(from, bytes_max, upper, true) {
             Err(ReadError::Damaged { .. }) => {
                 self.skip_damage(id, &mut scan)?;
-                return Ok(scan);
+                return if scan.next > from { Ok(scan) } else { Err(self.readable(id)?.no_way_behind(from)) };
             }
             slice => slice?,
         };
@@ -103,6 +103,7 @@ impl Logs {
             // Where compaction has been there may be nothing up to the end.
             let end = self.readable(id)?.facts().end;
             scan.next = from.max(upper.min(end));
+            return Ok(scan);
         }
         let aborted = if committed { self.aborted(id, from, &slice)? } else { Vec::new() };
         let bytes = slice.read()?;
@@ -135,6 +136,10 @@ impl Logs {
         }
         if at < bytes.len() {
             self.skip_damage(id, &mut scan)?;
+        }
+        // Whoever scans goes on from `next`, and must come to an end, whatever the files say.
+        if scan.next <= from {
+            return Err(self.readable(id)?.no_way_behind(from));
         }
         Ok(scan)
     }

@@ -18,7 +18,7 @@ use crate::index::{OffsetIndex, TimeIndex, TxnIndex, offset, time, txn};
 use crate::key_index;
 use crate::lazy_file::LazyFile;
 use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, WALK_WINDOW_BYTES};
-use crate::walk::{Step, Walk};
+use crate::walk::{EpochBound, Step, Walk};
 
 pub(crate) use locate::Place;
 
@@ -337,7 +337,7 @@ impl Segment {
         &mut self,
         interval: u64,
         window_bytes: usize,
-        checked: bool,
+        checked: Option<EpochBound>,
         cleaned: Offset,
     ) -> io::Result<(Offset, Option<&'static str>)> {
         self.offsets.clear()?;
@@ -346,8 +346,8 @@ impl Segment {
         self.first_timestamp = None;
         self.since_index = 0;
         let mut walk = self.walk(0, window_bytes)?.expecting(self.base, cleaned);
-        if checked {
-            walk = walk.checked();
+        if let Some(epochs) = checked {
+            walk = walk.checked().bearing(epochs);
         }
         self.note_all(walk, self.base, interval)
     }
@@ -358,9 +358,11 @@ impl Segment {
         offset: Offset,
         position: u64,
         interval: u64,
+        epochs: EpochBound,
         cleaned: Offset,
     ) -> io::Result<(Offset, Option<&'static str>)> {
-        let walk = self.walk(position, RECOVERY_WINDOW_BYTES)?.expecting(offset, cleaned).checked();
+        let walk = self.walk(position, RECOVERY_WINDOW_BYTES)?.expecting(offset, cleaned);
+        let walk = walk.checked().bearing(epochs);
         self.note_all(walk, offset, interval)
     }
 
@@ -478,7 +480,7 @@ impl Segment {
             names.each_ref().map(|name| LazyFile::new(&self.disk, format!("{name}{UNFINISHED}")));
         self.offsets = OffsetIndex::new(self.base, offsets, 0);
         self.times = TimeIndex::new(self.base, times, 0);
-        self.rebuild(interval, WALK_WINDOW_BYTES, false, Offset::MAX)?;
+        self.rebuild(interval, WALK_WINDOW_BYTES, None, Offset::MAX)?;
         for file in self.index_files()? {
             file.sync_data()?;
         }
@@ -526,6 +528,11 @@ impl Segment {
         self.largest = Some(largest);
         self.since_index = self.size - from;
         Ok(Some(next))
+    }
+
+    /// Gives the log file another path; the segment is of no more use then but to be removed.
+    pub(crate) fn rename_log(&mut self, path: &str) -> io::Result<()> {
+        self.disk.rename(self.log.path(), path)
     }
 
     /// Removes the segment's files; whoever has the log file open can read it to the end.

@@ -117,6 +117,17 @@ impl World {
         self.logs.take().unwrap().close().unwrap();
     }
 
+    /// The process is gone, whatever it had to say.
+    pub(crate) fn stop_hard(&mut self) {
+        self.logs = None;
+        self.sim.restart();
+    }
+
+    /// The next start is that one, under an epoch of the same number: somebody else has started it in between.
+    pub(crate) fn boot_at(&mut self, number: u64) {
+        self.boot = Boot { boot: number, leader_epoch: number as i32 };
+    }
+
     pub(crate) fn clean_restart(&mut self) {
         self.stop();
         self.start();

@@ -18,6 +18,16 @@ pub(crate) enum Check {
     Crc,
 }
 
+/// Which leader epochs can be: from `from` on none above `max`, which is the broker's, nor below that of none at all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EpochBound {
+    pub(crate) from: Offset,
+    pub(crate) max: i32,
+}
+
+/// What batches bear that were written before there were epochs (Kafka's `RecordBatch.NO_PARTITION_LEADER_EPOCH`).
+const NO_EPOCH: i32 = -1;
+
 /// What stands at the walk's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -38,6 +48,7 @@ pub(crate) struct Walk {
     expected: Option<Offset>,
     cleaned: Offset,
     check: Check,
+    epochs: Option<EpochBound>,
 }
 
 impl Walk {
@@ -50,12 +61,19 @@ impl Walk {
             expected: None,
             cleaned: Offset::MAX,
             check: Check::Header,
+            epochs: None,
         }
     }
 
     /// Checks every batch's CRC too.
     pub(crate) fn checked(mut self) -> Self {
         self.check = Check::Crc;
+        self
+    }
+
+    /// Batches bear epochs within the bound: no checksum covers them.
+    pub(crate) fn bearing(mut self, epochs: EpochBound) -> Self {
+        self.epochs = Some(epochs);
         self
     }
 
@@ -99,6 +117,11 @@ impl Walk {
         }
         if self.expected.is_some_and(|expected| !follows(header.base, expected, self.cleaned)) {
             return Ok(Step::Broken("base offset does not follow the batch before"));
+        }
+        if self.epochs.is_some_and(|bound| {
+            header.base >= bound.from && !(NO_EPOCH..=bound.max).contains(&header.leader_epoch)
+        }) {
+            return Ok(Step::Broken("leader epoch is none that the broker gave"));
         }
         if self.check == Check::Crc && !self.crc_is_valid(&header)? {
             return Ok(Step::Broken("crc does not match"));

@@ -241,3 +241,50 @@ fn r12_handles_are_bounded() {
     assert!(open_files() < most, "{} are open after recovery", open_files());
     assert_eq!(count(&mut broker), 150);
 }
+
+#[test]
+fn a_link_to_a_directory_is_one_to_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut broker = start(directory.path()).unwrap();
+    append(&mut broker, 3).unwrap();
+    broker.logs.close().unwrap();
+    let (place, real) = (directory.path().join("flights-0"), elsewhere.path().join("flights-0"));
+    fs::rename(&place, &real).unwrap();
+    std::os::unix::fs::symlink(&real, &place).unwrap();
+    let mut broker = start(directory.path()).unwrap();
+    append(&mut broker, 2).unwrap();
+    assert_eq!(count(&mut broker), 5);
+    assert_eq!(broker.logs.partitions_on_disk().unwrap().len(), 1);
+    broker.logs.close().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(directory.path()).unwrap());
+    let listed = storage::inspect::partitions(&*disk).unwrap();
+    assert_eq!(listed, [("flights".to_owned(), 0)]);
+    let report = storage::inspect::inspect(&disk, "flights", 0, storage::inspect::Depth::Verify).unwrap();
+    assert_eq!((report.end, report.findings), (Offset(5), vec![]));
+
+    // Where nothing is, nothing is begun; and both say so.
+    fs::rename(&real, elsewhere.path().join("away")).unwrap();
+    let error = start(directory.path()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("flights-0") && error.contains("link"), "{error}");
+    assert_eq!(storage::inspect::partitions(&*disk).unwrap(), listed);
+    let looked = storage::inspect::inspect(&disk, "flights", 0, storage::inspect::Depth::Verify);
+    assert!(looked.unwrap_err().to_string().contains("link"));
+    fs::rename(elsewhere.path().join("away"), &real).unwrap();
+    assert_eq!(count(&mut start(directory.path()).unwrap()), 5);
+}
+
+#[test]
+fn a_link_that_no_topic_is_known_for_is_set_aside_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::write(elsewhere.path().join("partition.metadata"), "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+        .unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), directory.path().join("known-3")).unwrap();
+    std::os::unix::fs::symlink("nowhere", directory.path().join("photos-7")).unwrap();
+    let mut broker = start(directory.path()).unwrap();
+    broker.logs.sweep(&broker.metadata).unwrap();
+    let stray = directory.path().join("known-3.00000000000000000000000000000001-stray");
+    assert!(stray.is_symlink() && stray.join("partition.metadata").is_file());
+    assert!(directory.path().join("photos-7").is_symlink());
+}

@@ -15,6 +15,12 @@ use crate::start::{self, Running, StartError};
 /// Threads for the catalogue's disk work: changes are made one at a time.
 const BLOCKING_THREADS_MAX: usize = 4;
 
+/// Files that a partition holds open while it is written and read: log, offset and time index, and one of key index or
+/// share state.
+const FILES_PER_PARTITION: u64 = 4;
+/// What is open beside: the store, the listener, some clients.
+const FILES_BESIDE: u64 = 64;
+
 /// Run a broker.
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -82,6 +88,24 @@ fn raise_file_limit() {
     }
 }
 
+/// Says where the limit of open files is below what the partitions may need once all of them are in use: nothing fails
+/// before.
+fn check_file_limit(running: &Running) {
+    let partitions = running.broker().catalog.image().topics().map(|topic| i64::from(topic.partitions)).sum();
+    if let Some(warning) = too_few_files(getrlimit(Resource::Nofile).current, partitions) {
+        tracing::warn!("{warning}");
+    }
+}
+
+fn too_few_files(limit: Option<u64>, partitions: i64) -> Option<String> {
+    let needed = FILES_BESIDE + FILES_PER_PARTITION * partitions.unsigned_abs();
+    let limit = limit.filter(|limit| *limit < needed)?;
+    Some(format!(
+        "the limit of open files is {limit}, and {partitions} partitions may need {needed}: raise it (ulimit -n, or \
+         LimitNOFILE of the service), or what comes beyond it fails"
+    ))
+}
+
 fn runtime() -> std::io::Result<Runtime> {
     // Connections have threads of their own.
     Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()
@@ -91,6 +115,7 @@ async fn serve(config: Config) -> Result<(), StartError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(StartError::Thread)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::Thread)?;
     let running = start::start(config).await?;
+    check_file_limit(&running);
     announce(&running);
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
@@ -117,4 +142,17 @@ fn announce(running: &Running) {
     // A closed stdout is no reason not to serve.
     let _ = writeln!(stdout, "sluice ready on {}", running.local_addr());
     let _ = stdout.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_low_a_limit_of_files_is_told_with_what_is_needed() {
+        assert_eq!(too_few_files(None, 1_000_000), None);
+        assert_eq!(too_few_files(Some(256), 48), None);
+        let told = too_few_files(Some(256), 2_000).unwrap();
+        assert!(["256", "2000 partitions", "8064"].iter().all(|part| told.contains(part)), "{told}");
+    }
 }

@@ -15,8 +15,10 @@ use crate::context::CloseConnection;
 use crate::dispatch;
 
 /// Read at once while a frame's length is not known, and least growth of the buffer of a long one: memory follows the
-/// bytes that came, not the length that was claimed.
+/// bytes that came, not the length that was claimed. A connection that has sent longer frames has as much at once.
 const READ_BYTES: usize = 8 << 10;
+/// The most that is read at once while a frame's length is not known: no memory is reserved for it yet.
+const READ_BYTES_MAX: usize = 64 << 10;
 
 /// How long a request may wait for memory. Frames that are half read hold some and want more: if all wait for each
 /// other, this ends it.
@@ -55,6 +57,8 @@ pub(super) struct FrameReader {
     buffer: BytesMut,
     /// The frame that is being read.
     current: Option<Current>,
+    /// Bytes of the last frame, its length included: what the sender is good for.
+    usual: usize,
     frame_bytes_max: usize,
     idle_max: Duration,
 }
@@ -71,7 +75,13 @@ struct Current {
 
 impl FrameReader {
     pub(super) fn new(frame_bytes_max: u32, idle_max: Duration) -> Self {
-        Self { buffer: BytesMut::new(), current: None, frame_bytes_max: frame_bytes_max as usize, idle_max }
+        Self {
+            buffer: BytesMut::new(),
+            current: None,
+            usual: 0,
+            frame_bytes_max: frame_bytes_max as usize,
+            idle_max,
+        }
     }
 
     /// The next whole frame.
@@ -101,11 +111,22 @@ impl FrameReader {
             if let Some(Current { length, reserved, .. }) =
                 self.current.take_if(|current| self.buffer.len() >= PREFIX_BYTES + current.length)
             {
-                self.buffer.advance(PREFIX_BYTES);
-                return Ok(Frame { bytes: self.buffer.split_to(length).freeze(), reserved });
+                return Ok(Frame { bytes: self.split(length), reserved });
             }
             self.read(stream, room).await?;
         }
+    }
+
+    /// Takes the frame out of the buffer. It has its memory to itself, so that the log can stamp a batch in place, unless
+    /// more came behind it than it has itself.
+    fn split(&mut self, length: usize) -> Bytes {
+        self.usual = PREFIX_BYTES + length;
+        self.buffer.advance(PREFIX_BYTES);
+        let frame = self.buffer.split_to(length);
+        if self.buffer.len() <= length {
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
+        frame.freeze()
     }
 
     fn length(&self) -> Result<Option<usize>, ReadEnd> {
@@ -130,14 +151,16 @@ impl FrameReader {
         Ok(Some(key.map_or(0, |key| decoded_bytes_max(key, length)) as u64))
     }
 
-    /// How much may be read next: of a long frame as much as came already, so that memory follows the sender.
+    /// How much may be read next: of a long frame as much as came already, or as the last one had, so that memory follows
+    /// the sender.
     fn room(&self) -> usize {
         let have = self.buffer.len();
         match &self.current {
             Some(current) if PREFIX_BYTES + current.length > READ_BYTES => {
-                (PREFIX_BYTES + current.length).saturating_sub(have).min(have.max(READ_BYTES))
+                let trusted = have.max(READ_BYTES).max(self.usual);
+                (PREFIX_BYTES + current.length).saturating_sub(have).min(trusted)
             }
-            _ => READ_BYTES,
+            _ => self.usual.clamp(READ_BYTES, READ_BYTES_MAX),
         }
     }
 
@@ -154,5 +177,48 @@ impl FrameReader {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    /// A Produce request that nobody decodes here: a length and so many bytes.
+    fn frame(length: usize) -> Vec<u8> {
+        let mut bytes = i32::try_from(length).unwrap().to_be_bytes().to_vec();
+        bytes.extend([0, 0, 0, 9, 0, 0, 0, 7]);
+        bytes.resize(PREFIX_BYTES + length, 0x5a);
+        bytes
+    }
+
+    /// Reads frames of these lengths that come one behind the other without a pause; how many had their memory to
+    /// themselves.
+    async fn alone(lengths: &[usize]) -> usize {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let sent: Vec<u8> = lengths.iter().flat_map(|length| frame(*length)).collect();
+        let sending = tokio::spawn(async move { sender.write_all(&sent).await.map(|()| sender) });
+        let admission = Admission::new(1 << 30);
+        let mut reader = FrameReader::new(1 << 30, Duration::from_secs(5));
+        let mut alone = 0;
+        for length in lengths {
+            let read = reader.next(&stream, &admission).await.unwrap();
+            assert_eq!(read.bytes, frame(*length)[PREFIX_BYTES..]);
+            alone += usize::from(read.bytes.try_into_mut().is_ok());
+        }
+        drop(sending.await.unwrap());
+        alone
+    }
+
+    #[tokio::test]
+    async fn a_frame_has_its_memory_to_itself() {
+        assert_eq!(alone(&[16_000; 50]).await, 50);
+        assert_eq!(alone(&[1 << 20; 10]).await, 10);
+        // A small one that comes with the beginning of a large one is the cheaper of the two to copy.
+        assert!(alone(&[1 << 20, 100, 1 << 20, 100, 1 << 20]).await >= 3);
     }
 }

@@ -1,6 +1,6 @@
 //! The real disk.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirEntry, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,17 @@ impl OsDisk {
         &self.root
     }
 
+    /// A link to nothing is no directory that is missing: a disk may not be mounted, and nothing may be made in its place.
+    fn missing(&self, path: &str, error: io::Error) -> io::Error {
+        let is_link = std::fs::symlink_metadata(self.at(path)).is_ok_and(|metadata| metadata.is_symlink());
+        if is_link && std::fs::metadata(self.at(path)).is_err() {
+            let text = "it is a link to what is not there; mount or restore that, or remove the link";
+            io::Error::new(io::ErrorKind::NotADirectory, text)
+        } else {
+            error
+        }
+    }
+
     fn at(&self, path: &str) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(path) }
     }
@@ -54,22 +65,27 @@ impl Disk for OsDisk {
 
     fn create_dir(&self, path: &str) -> io::Result<()> {
         match std::fs::create_dir(self.at(path)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let is_dir = std::fs::metadata(self.at(path)).is_ok_and(|metadata| metadata.is_dir());
+                if is_dir { Ok(()) } else { Err(self.missing(path, error)) }
+            }
             result => result,
         }
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for entry in std::fs::read_dir(self.at(path))? {
+        let listed = std::fs::read_dir(self.at(path)).map_err(|error| self.missing(path, error))?;
+        for entry in listed {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let metadata = match entry.metadata() {
+            let metadata = match follow(&entry) {
                 Ok(metadata) => metadata,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            let is_dir = metadata.is_dir();
+            // A link to nothing: whoever takes it for a directory is told.
+            let is_dir = metadata.is_dir() || metadata.is_symlink();
             entries.push(Entry { name, is_dir, len: if is_dir { 0 } else { metadata.len() } });
         }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -110,6 +126,12 @@ impl Disk for OsDisk {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// What a name stands for, through links; of a link to nothing the link.
+fn follow(entry: &DirEntry) -> io::Result<Metadata> {
+    let metadata = entry.metadata()?;
+    if metadata.is_symlink() { std::fs::metadata(entry.path()).or(Ok(metadata)) } else { Ok(metadata) }
 }
 
 fn is_out_of_handles(error: &io::Error) -> bool {

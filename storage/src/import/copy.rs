@@ -1,32 +1,29 @@
 //! Copies one partition and opens the copy once, as after a crash: its indexes, those of aborted transactions too, epochs
 //! and producer states are made anew from what was copied, every batch's CRC is checked on the way, and all of it is synced.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use records::ids::{Offset, PartitionId};
+use records::ids::{Offset, PartitionId, TopicId};
 
 use super::error::ImportError;
 use super::plan::PartitionPlan;
 use super::source::{Source, SourceDir};
 use super::transactions::Endings;
-use crate::checkpoints::LogName;
 use crate::disk::{Disk, join};
 use crate::error::{IoContext, StorageError};
 use crate::flush;
 use crate::leader_epochs::{self, LeaderEpochs};
-use crate::log::{LogFacts, OpenAs, Origin, PartitionLog, remove_directory};
+use crate::log::{LogFacts, OpenAs, Origin, PartitionLog, stored_topic_id, write_topic_id};
 use crate::metadata::TopicMetadata;
 use crate::options::LogConfig;
 use crate::producer_state::SNAPSHOT;
 use crate::segment::file_name;
+use crate::strays::{directory_name, remove_directory, set_aside};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
-
-pub(super) fn directory((topic, partition): &LogName) -> String {
-    format!("{topic}-{partition}")
-}
 
 /// Where copies go, and what they need there.
 pub(super) struct To<'a> {
@@ -35,28 +32,39 @@ pub(super) struct To<'a> {
     pub(super) leader_epoch: i32,
     pub(super) endings: &'a Endings,
     pub(super) now_ms: i64,
+    /// Topics of which an earlier import may have left something.
+    pub(super) unfinished: &'a BTreeSet<TopicId>,
 }
 
-/// Copies what is planned of a partition and ends its open transactions. The copy's bounds.
+/// Copies what is planned of a partition and ends its open transactions. The copy's bounds; its directory is added to
+/// `made` before it is there.
 pub(super) fn partition(
     source: &Source,
     topic: &TopicMetadata,
     config: &LogConfig,
     plan: &PartitionPlan,
     to: &To<'_>,
+    made: &mut Vec<String>,
 ) -> Result<LogFacts, ImportError> {
-    let To { disk, leader_epoch, endings, now_ms } = *to;
+    let To { disk, leader_epoch, endings, now_ms, unfinished } = *to;
     let name = (topic.name.clone(), plan.partition);
     let Some(dir) = source.dir_of(&name, topic.id)? else {
         return Err(ImportError::NoPartition { topic: topic.name.clone(), partition: plan.partition });
     };
-    let directory = directory(&name);
-    // What an import that was interrupted, or a deletion, left there.
-    if is_there(&**disk, &directory)? {
-        remove_directory(&**disk, &directory)?;
+    let directory = directory_name(&name);
+    if !is_empty(&**disk, &directory)? {
+        // What an import that was interrupted left there; or what the store has lost, or never knew.
+        if stored_topic_id(&**disk, &directory)?.is_some_and(|id| unfinished.contains(&id)) {
+            remove_directory(&**disk, &directory)?;
+        } else {
+            set_aside(&**disk, &directory)?;
+        }
     }
+    made.push(directory.clone());
     if plan.kept.iter().any(|segment| segment.bytes > 0) {
         disk.create_dir(&directory).doing("create", &directory)?;
+        // First: it tells that all of this is the import's.
+        write_topic_id(&**disk, &directory, topic.id)?;
         files(dir, plan, &directory, &**disk)?;
     }
     let left = OpenAs {
@@ -92,10 +100,11 @@ pub(super) fn partition(
     Ok(log.facts())
 }
 
-fn is_there(disk: &dyn Disk, directory: &str) -> Result<bool, StorageError> {
+/// Whether nothing would be lost with a directory.
+fn is_empty(disk: &dyn Disk, directory: &str) -> Result<bool, StorageError> {
     match disk.list(directory) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Ok(entries) => Ok(entries.is_empty()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error).doing("list", directory),
     }
 }

@@ -14,7 +14,7 @@ use crate::data_dir::META;
 use crate::disk::{Disk, DiskFile, DiskLock, Entry};
 use crate::error::{IoContext, StorageError};
 use crate::log::stored_topic_id;
-use crate::logs::parse_directory;
+use crate::strays::parse_directory;
 
 /// Of `meta.properties`, since KRaft.
 const META_VERSION: &str = "1";

@@ -76,7 +76,9 @@ fn bounds(directory: &str, left: &Left, first: Option<Offset>, report: &mut Part
         report.find(directory, None, format!("the log starts at {start}, behind its end {end}"));
     }
     // Log starts are written before a segment goes, unless the disk is full; then they are once it has room.
-    if let Some(first) = first.filter(|first| left.is_clean && *first > left.log_start) {
+    // Of one that was set aside and put back no checkpoint tells.
+    let is_told = left.is_clean && left.end.is_some();
+    if let Some(first) = first.filter(|first| is_told && *first > left.log_start) {
         let what = format!(
             "its first segment begins at {first}, but nothing below was deleted from {} on",
             left.log_start

@@ -53,14 +53,13 @@ impl Epochs {
         let known = bytes.as_ref().and_then(|bytes| leader_epochs::parse_file(bytes));
         let Some(known) = known else {
             let is_due = self.runs.iter().any(|run| run.start < told_until);
-            match bytes {
-                Some(bytes) if !bytes.is_empty() => report.find(&path, None, "is no leader epoch checkpoint"),
-                Some(_) if is_due => {
-                    report.find(&path, None, "is empty, although batches bear leader epochs")
-                }
-                None if is_due => report.find(&path, None, "is missing, although batches bear leader epochs"),
-                _ => {}
-            }
+            let what = match bytes {
+                Some(bytes) if !bytes.is_empty() => "is no leader epoch checkpoint",
+                _ if !is_due => return Ok(()),
+                Some(_) => "is empty, although batches bear leader epochs",
+                None => "is missing, although batches bear leader epochs",
+            };
+            report.find(&path, None, what);
             return Ok(());
         };
         if let Some((_, last)) = known.last().filter(|(_, start)| *start > report.end) {

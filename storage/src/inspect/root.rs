@@ -1,11 +1,11 @@
 //! The files at the root of a data directory: the checkpoints, whose it is, the metadata store; and what they name that is
 //! not there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use records::ids::Offset;
 
-use super::{Finding, is_clean};
+use super::{Finding, is_clean, partitions};
 use crate::checkpoints::{self, LogName};
 use crate::data_dir::META;
 use crate::disk::{Disk, Entry, join};
@@ -13,8 +13,8 @@ use crate::error::{IoContext, StorageError};
 use crate::event_log;
 use crate::import::METADATA_LOG;
 use crate::log::{PARTITION_METADATA, stored_topic_id};
-use crate::logs::parse_directory;
 use crate::metadata::{Look, METADATA_FILE, look};
+use crate::strays::directory_name;
 
 /// Each with whether an orderly stop always writes it, and whether a line of it above zero says that there is a directory
 /// even where the stop was no orderly one.
@@ -34,13 +34,8 @@ const CHECKPOINTS: [(&str, bool, bool); 5] = [
 pub fn root(disk: &dyn Disk) -> Result<Vec<Finding>, StorageError> {
     let entries = disk.list("").doing("list", "the data directory")?;
     let mut root = Root { disk, is_clean: is_clean(disk)?, findings: Vec::new() };
-    let directories: BTreeMap<LogName, &Entry> = entries
-        .iter()
-        .filter(|entry| entry.is_dir && entry.name != METADATA_LOG)
-        .filter_map(|entry| {
-            parse_directory(&entry.name).map(|(topic, index)| ((topic.to_owned(), index), entry))
-        })
-        .collect();
+    let mut directories: BTreeSet<LogName> = partitions(disk)?.into_iter().collect();
+    directories.retain(|name| directory_name(name) != METADATA_LOG);
     root.checkpoints(&directories)?;
     // Another broker's has no store of ours.
     if !entries.iter().any(|entry| entry.name == METADATA_LOG) {
@@ -60,7 +55,7 @@ impl Root<'_> {
         self.findings.push(Finding { path: path.to_owned(), position: None, what: what.into() });
     }
 
-    fn checkpoints(&mut self, directories: &BTreeMap<LogName, &Entry>) -> Result<(), StorageError> {
+    fn checkpoints(&mut self, directories: &BTreeSet<LogName>) -> Result<(), StorageError> {
         let mut missing = BTreeSet::new();
         for (file, is_due, names_directories) in CHECKPOINTS {
             let Some(bytes) = self.disk.read(file).doing("read", file)? else {
@@ -74,16 +69,12 @@ impl Root<'_> {
                 continue;
             };
             for (name, offset) in offsets {
-                let partition = format!("{}-{}", name.0, name.1);
+                let partition = directory_name(&name);
                 if offset < Offset::ZERO {
                     self.find(file, format!("names offset {offset} of {partition}"));
                 }
                 let is_told = names_directories || self.is_clean;
-                if is_told
-                    && offset > Offset::ZERO
-                    && !directories.contains_key(&name)
-                    && missing.insert(name)
-                {
+                if is_told && offset > Offset::ZERO && !directories.contains(&name) && missing.insert(name) {
                     self.find(&partition, format!("is missing, but {file} names its offset {offset}"));
                 }
             }
@@ -91,11 +82,7 @@ impl Root<'_> {
         Ok(())
     }
 
-    fn metadata(
-        &mut self,
-        entries: &[Entry],
-        directories: &BTreeMap<LogName, &Entry>,
-    ) -> Result<(), StorageError> {
+    fn metadata(&mut self, entries: &[Entry], directories: &BTreeSet<LogName>) -> Result<(), StorageError> {
         let has_meta = entries.iter().any(|entry| entry.name == META);
         let known = match look(self.disk) {
             Ok(Some(known)) => known,
@@ -118,21 +105,24 @@ impl Root<'_> {
         if self.is_clean && !has_meta && known.boots > 0 {
             self.find(META, "is missing: nothing says whose the data directory is");
         }
-        for (name, entry) in directories {
-            self.partition(name, entry, &known)?;
+        for name in directories {
+            self.partition(name, &known)?;
         }
         Ok(())
     }
 
-    fn partition(&mut self, name: &LogName, entry: &Entry, known: &Look) -> Result<(), StorageError> {
-        for file in self.disk.list(&entry.name).doing("list", &entry.name)? {
+    fn partition(&mut self, name: &LogName, known: &Look) -> Result<(), StorageError> {
+        let directory = directory_name(name);
+        // What cannot be listed is told where the partition is looked at.
+        let Ok(files) = self.disk.list(&directory) else { return Ok(()) };
+        for file in files {
             if event_log::name_of(&file.name).is_some_and(|number| number >= known.next_group) {
                 let what = "no group ever had this number: the next one that gets it would go on from here; is the \
                             metadata store an old one?";
-                self.find(&join(&entry.name, &file.name), what);
+                self.find(&join(&directory, &file.name), what);
             }
         }
-        let stored = stored_topic_id(self.disk, &entry.name)?;
+        let stored = stored_topic_id(self.disk, &directory)?;
         let topic = known.topics.get(&name.0);
         let is_known = topic.is_some_and(|(id, partitions)| {
             name.1 < *partitions && stored.is_none_or(|stored| stored == *id)
@@ -140,12 +130,12 @@ impl Root<'_> {
         // A deletion or an import that was interrupted leaves such ones.
         if self.is_clean && !is_known {
             self.find(
-                &entry.name,
+                &directory,
                 "the metadata store knows no such partition, or another topic of that name",
             );
         }
         if self.is_clean && stored.is_none() {
-            self.find(&join(&entry.name, PARTITION_METADATA), "names no topic");
+            self.find(&join(&directory, PARTITION_METADATA), "names no topic");
         }
         Ok(())
     }

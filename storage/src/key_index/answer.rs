@@ -123,6 +123,7 @@ impl SegmentKeys {
         damages: &mut Vec<(Offset, Offset)>,
     ) -> Result<Offset, KeyFault> {
         let upper = upper.min(self.covered().end);
+        let known = damages.len();
         let through = self.each_block(cache, (from, upper), false, |reader, index, meta| {
             reader.list(index, meta, (from, upper), count_max - out.len(), out)?;
             damages.extend(reader.damages(index, meta)?);
@@ -134,7 +135,9 @@ impl SegmentKeys {
         }
         let full = out.len() == count_max;
         let next = if full { out.last().map_or(upper, |last| last.offset.next()) } else { upper };
-        damages.retain(|(first, last)| *last >= from && *first < next);
+        // Those of before are the caller's.
+        let found = damages.split_off(known);
+        damages.extend(found.into_iter().filter(|(first, last)| *last >= from && *first < next));
         Ok(next)
     }
 }

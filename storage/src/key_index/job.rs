@@ -229,10 +229,10 @@ impl PartitionLog {
         }
         let path = keys.path().to_owned();
         written.doing("write", &path)?;
-        let next = next.map_err(|error| self.unreadable(error))?.min(end);
-        if next > place.from {
-            keys.cover(next, self.epoch_at(next - 1));
-        }
+        // A piece that does not get on would be read for ever.
+        let next = next.and_then(|next| self.goes_on(place.from, next.min(end)));
+        let next = next.map_err(|error| self.unreadable(error))?;
+        keys.cover(next, self.epoch_at(next - 1));
         Ok(())
     }
 }

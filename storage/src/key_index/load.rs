@@ -18,7 +18,8 @@ use super::reader::KeyFault;
 use super::segment::{Growing, Truth};
 use crate::disk::DiskFile;
 
-/// Trailer and table of a file that indexes all of a sealed segment; `None` when it is none.
+/// Trailer and table of a file that indexes all of a sealed segment; `None` when it is none, and unfit where it was one of
+/// a segment that is longer or shorter now.
 pub(super) fn sealed(file: &dyn DiskFile, truth: &Truth<'_>) -> Result<Option<(Trailer, Table)>, KeyFault> {
     let len = file.len()?;
     if !truth.sealed || len < (FILE_HEADER_BYTES + TRAILER_BYTES) as u64 || !has_header(file, truth)? {
@@ -27,9 +28,12 @@ pub(super) fn sealed(file: &dyn DiskFile, truth: &Truth<'_>) -> Result<Option<(T
     let mut bytes = [0; TRAILER_BYTES];
     file.read_exact_at(&mut bytes, len - TRAILER_BYTES as u64)?;
     let Some(trailer) = Trailer::parse(&bytes) else { return Ok(None) };
+    if trailer.log_bytes != truth.log_bytes {
+        // Its blocks tell of records that are gone, or hidden by damage.
+        return Err(KeyFault::Unfit("it indexes a segment of another length"));
+    }
     let table_bytes = u64::from(trailer.table_bytes);
-    let fits = trailer.log_bytes == truth.log_bytes
-        && trailer.from <= truth.from()
+    let fits = trailer.from <= truth.from()
         && trailer.from <= trailer.next
         && trailer.next <= truth.end
         && trailer.table_position.checked_add(table_bytes) == Some(len - TRAILER_BYTES as u64);

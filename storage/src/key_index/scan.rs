@@ -19,7 +19,8 @@ pub(super) enum Found<'a> {
 
 impl PartitionLog {
     /// Shows the batches from the one that holds `from` on, below `upper`, out of about `bytes_max` bytes (one batch
-    /// at least) of one segment. Where to go on, and how many bytes were read. Damage is shown and passed over.
+    /// at least) of one segment. Where to go on, which is behind `from` where that is below `upper`, and how many bytes
+    /// were read. Damage is shown and passed over.
     pub(super) fn scan_keys(
         &mut self,
         from: Offset,
@@ -30,7 +31,10 @@ impl PartitionLog {
     ) -> Result<(Offset, u64), ReadError> {
         let upper = upper.min(self.facts().end);
         let slice = match self.read(from, bytes_max, upper, true) {
-            Err(ReadError::Damaged { .. }) => return Ok((self.skip_key_damage(from, upper, &mut visit)?, 0)),
+            Err(ReadError::Damaged { .. }) => {
+                let next = self.skip_key_damage(from, upper, &mut visit)?;
+                return Ok((self.goes_on(from, next)?, 0));
+            }
             slice => slice?,
         };
         if slice.is_empty() {
@@ -45,17 +49,28 @@ impl PartitionLog {
             Walked::To(next) => next,
             Walked::Damage(at) => self.skip_key_damage(at, upper, &mut visit)?,
         };
-        Ok((next, slice.len()))
+        Ok((self.goes_on(from, next)?, slice.len()))
     }
 
-    /// Shows the damage at `offset`, and where it ends.
+    /// `next` where it lies behind `from`: whoever reads step by step must come to an end, whatever the files say.
+    pub(super) fn goes_on(&self, from: Offset, next: Offset) -> Result<Offset, ReadError> {
+        if next > from { Ok(next) } else { Err(self.no_way_behind(from)) }
+    }
+
+    /// Shows the damage at `offset`, and where it ends; `upper` where there is none in this segment.
     pub(super) fn skip_key_damage(
         &mut self,
         offset: Offset,
         upper: Offset,
         visit: &mut impl FnMut(Found<'_>),
     ) -> Result<Offset, ReadError> {
-        let Some(damage) = self.damage_at(offset)? else { return Ok(upper) };
+        let Some(damage) = self.damage_at(offset)?.filter(|damage| damage.segment <= offset) else {
+            return Ok(upper);
+        };
+        tracing::error!(
+            log = self.directory(), segment = %damage.segment, position = damage.position,
+            first = %offset, next = %damage.next, "stored batch is damaged, its keys are not known"
+        );
         visit(Found::Damaged { first: offset, last: damage.next - 1 });
         Ok(damage.next)
     }

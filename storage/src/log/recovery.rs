@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId, TopicId};
 
-use super::{Dirty, PARTITION_METADATA, PartitionLog, STRAY, swap};
+use super::lost::{Cut, TakenOut};
+use super::{Dirty, PARTITION_METADATA, PartitionLog, swap};
 use crate::data_dir::from_base64;
 use crate::disk::{Disk, DiskFile, Entry, join};
 use crate::error::{IoContext, StorageError};
@@ -21,7 +22,7 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX};
 use crate::producer_state::{ProducerState, SIDECAR, SNAPSHOT};
 use crate::segment::{Found, Segment, UNFINISHED, base_of};
-use crate::walk;
+use crate::walk::{self, EpochBound};
 
 /// How a log was left, as the checkpoints say.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +85,7 @@ impl PartitionLog {
             keys: None,
             has_key_files: false,
             recovered_bytes: 0,
+            lost: None,
             dirty: Dirty::default(),
             syncs: VecDeque::new(),
             unsynced_since_ms: None,
@@ -97,7 +99,13 @@ impl PartitionLog {
         };
         let mut entries = match disk.list(&log.directory) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                log.end = Offset::ZERO;
+                log.check_log_start(left)?;
+                log.end = log_start;
+                log.tell_lost(left, TakenOut::default());
+                return Ok(log);
+            }
             Err(error) => return Err(error).doing("list", &log.directory),
         };
         log.present = true;
@@ -136,18 +144,20 @@ impl PartitionLog {
         let recovered_from = if left.clean { self.resume(left)? } else { None };
         self.changed = !left.clean || recovered_from.is_some();
         let is_recovered = self.changed;
+        self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
+        let mut taken = TakenOut::default();
         let checked = match (left.clean, recovered_from) {
             (true, None) => Checked { segment: self.end, from: self.end },
             // Its files do not fit together: what was synced in it is not to be relied on.
-            (true, Some(from)) => self.recover(from, Offset::ZERO, left.rewrite)?,
+            (true, Some(from)) => self.recover(from, Offset::ZERO, left, &mut taken)?,
             (false, _) => {
                 let point = left.recovery_point.unwrap_or(Offset::ZERO);
-                self.recover(self.segment_below(point), point, left.rewrite)?
+                self.recover(self.segment_below(point), point, left, &mut taken)?
             }
         };
         let epochs_from = checked.from;
-        self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
-        self.apply_log_start(left)?;
+        self.apply_log_start(left, &mut taken)?;
+        self.tell_lost(left, taken);
         let is_cut = self.epochs.truncate_to(self.end);
         self.cut_snapshots()?;
         if is_recovered {
@@ -301,15 +311,35 @@ impl PartitionLog {
         self.segments.partition_point(|segment| segment.base() < point).saturating_sub(1)
     }
 
+    /// Which leader epochs batches can bear that nothing vouches for. No checksum covers the epoch: behind the recovery
+    /// point one above the broker's is a torn write. But where the log's own file, written before anything counts as
+    /// synced, tells of such epochs, the broker's metadata is older than the log, which is refused and never cut.
+    fn epoch_bound(&self, left: &OpenAs) -> EpochBound {
+        let is_older = self.epochs.latest().is_some_and(|latest| latest > left.leader_epoch);
+        EpochBound {
+            from: left.recovery_point.unwrap_or(Offset::ZERO),
+            max: if is_older { i32::MAX } else { left.leader_epoch },
+        }
+    }
+
     /// Checks every batch from `point` on, which lies in segment `from`, rebuilds the indexes of what is checked, and cuts
-    /// at the first bytes that are no valid batch. Where it cannot be told where `point` is, or all is to be written
-    /// again, the whole segment is checked.
-    fn recover(&mut self, from: usize, point: Offset, rewrite: bool) -> Result<Checked, StorageError> {
+    /// at the first bytes that are no valid batch; whole segments behind them are taken out. Where it cannot be told where
+    /// `point` is, or all is to be written again, the whole segment is checked.
+    fn recover(
+        &mut self,
+        from: usize,
+        point: Offset,
+        left: &OpenAs,
+        taken: &mut TakenOut,
+    ) -> Result<Checked, StorageError> {
         let interval = self.config.index_interval_bytes;
         let cleaned = self.cleaned;
+        let epochs = self.epoch_bound(left);
         self.rebuild_indexes(from)?;
         let mut resumed = None;
-        if !rewrite && let Some(segment) = self.segments.get_mut(from) {
+        if !left.rewrite
+            && let Some(segment) = self.segments.get_mut(from)
+        {
             resumed = segment.resume_at(point, interval, cleaned).doing("read", &self.directory)?;
         }
         let segment = self.segments.get(from).map_or(self.end, Segment::base);
@@ -317,8 +347,9 @@ impl PartitionLog {
         self.synced = checked_from;
         let mut end = checked_from;
         let mut kept = from;
-        let mut cut = false;
+        let mut cut = None;
         for index in from..self.segments.len() {
+            let behind = self.segments.get(index + 1).map(Segment::base);
             let segment = &mut self.segments[index];
             // What is deleted may be gone in part: that is no gap.
             let joins = segment.base() <= self.log_start || walk::follows(segment.base(), end, cleaned);
@@ -330,8 +361,8 @@ impl PartitionLog {
             let position = resumed.take().unwrap_or(0);
             self.recovered_bytes += len - position;
             let rebuilt = match position {
-                0 => segment.rebuild(interval, RECOVERY_WINDOW_BYTES, true, cleaned),
-                _ => segment.rebuild_from(point, position, interval, cleaned),
+                0 => segment.rebuild(interval, RECOVERY_WINDOW_BYTES, Some(epochs), cleaned),
+                _ => segment.rebuild_from(point, position, interval, epochs, cleaned),
             };
             let (next, broken) = rebuilt.doing("recover", &self.directory)?;
             end = next;
@@ -339,27 +370,27 @@ impl PartitionLog {
             let indexes = segment.index_files().doing("write", &self.directory)?;
             let file = Arc::clone(segment.log_file().doing("open", &self.directory)?);
             segment.close();
-            if rewrite {
+            if left.rewrite {
                 write_again(&*file, segment.size()).doing("write again", &self.directory)?;
             }
             if let Some(reason) = broken {
-                let position = segment.size();
-                tracing::warn!(log = segment.log_path(), position, lost = len - position, reason, "log cut");
+                let (path, position) = (segment.log_path().to_owned(), segment.size());
+                tracing::warn!(log = path, position, lost = len - position, from = %end, reason, "log cut");
+                self.sync_with_next(indexes)?;
+                if behind != Some(end) {
+                    cut = Some(Cut { file, path, position, len });
+                    break;
+                }
+                // Behind the segment's last batch, so that nothing of the log is missing.
                 file.set_len(position).doing("cut", &self.directory)?;
                 file.sync_data().doing("sync", &self.directory)?;
-                self.sync_with_next(indexes)?;
-                cut = true;
-                break;
+                continue;
             }
             // What was written before a kill may still be in memory only.
             self.sync_with_next(indexes.into_iter().chain([file]))?;
         }
-        for mut lost in self.segments.drain(kept..) {
-            lost.remove().doing("remove a segment of", &self.directory)?;
-            cut = true;
-        }
-        if cut {
-            self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
+        if cut.is_some() || kept < self.segments.len() {
+            taken.join(self.take_out(kept, cut)?);
         }
         self.end = end;
         Ok(Checked { segment, from: checked_from })
@@ -371,11 +402,20 @@ impl PartitionLog {
     }
 
     /// Applies the log start that DeleteRecords or retention left; segments below it go later.
-    fn apply_log_start(&mut self, left: &OpenAs) -> Result<(), StorageError> {
+    fn apply_log_start(&mut self, left: &OpenAs, taken: &mut TakenOut) -> Result<(), StorageError> {
+        self.check_log_start(left)?;
         let first = self.segments.first().map_or(self.end, Segment::base);
         self.log_start = left.log_start.unwrap_or(first).max(first);
+        if !self.segments.is_empty() && left.log_start.unwrap_or(Offset::ZERO) < first {
+            // Retention without room to write it down leaves it so, and so does the loss of the checkpoint or of files.
+            tracing::warn!(log = self.directory, %first, "nothing tells that the offsets below were deleted");
+        }
         if self.log_start > self.end {
             // Everything that was kept is lost: the log goes on, empty, where it would have begun.
+            if left.end.is_none() {
+                // Nothing tells that what is there was deleted.
+                taken.join(self.take_out(0, None)?);
+            }
             for mut segment in self.segments.drain(..) {
                 segment.remove().doing("remove a segment of", &self.directory)?;
             }
@@ -411,14 +451,6 @@ pub(super) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
         at += bytes.len() as u64;
     }
     file.sync_data()
-}
-
-/// A directory that another topic left under this name is kept under another one.
-pub(crate) fn set_aside(disk: &dyn Disk, directory: &str, topic: TopicId) -> Result<(), StorageError> {
-    let aside = format!("{directory}.{topic:?}{STRAY}");
-    tracing::warn!(directory, aside, "directory belongs to another topic, set aside");
-    disk.rename(directory, &aside).doing("rename", directory)?;
-    disk.sync_dir("").doing("sync", "the data directory")
 }
 
 /// The topic id in a directory's `partition.metadata`.

@@ -1,5 +1,6 @@
 mod append;
 mod crashes;
+mod damage;
 mod deaths;
 mod flush;
 mod recovery;

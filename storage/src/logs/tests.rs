@@ -84,3 +84,125 @@ fn a_log_that_cannot_be_read_is_told() {
     let error = logs.open_partitions(wanted()).unwrap_err();
     assert!(error.to_string().contains("t-50"), "{error}");
 }
+
+/// Opens all as a start does.
+fn open_all(disk: &Arc<SimDisk>, boot: u64) -> (Logs, Result<Vec<LogFacts>, StorageError>) {
+    let mut logs = open(disk, boot);
+    let opened = logs.open_partitions(wanted());
+    (logs, opened)
+}
+
+fn filled(disk: &Arc<SimDisk>) -> Logs {
+    let (mut logs, opened) = open_all(disk, 0);
+    opened.unwrap();
+    for partition in wanted() {
+        for _ in 0..4 {
+            logs.append(partition.id, batch(5), Origin::Client, NOW).unwrap();
+        }
+    }
+    logs
+}
+
+fn rewrite(disk: &SimDisk, path: &str, from: &str, to: &str) {
+    let text = String::from_utf8(disk.read(path).unwrap().unwrap()).unwrap();
+    assert!(text.contains(from), "{text}");
+    disk.write_atomic(path, text.replace(from, to).as_bytes()).unwrap();
+}
+
+#[test]
+fn a_log_that_is_gone_is_no_empty_one() {
+    for is_clean in [true, false] {
+        for is_bare in [true, false] {
+            let disk = Arc::new(SimDisk::new(1));
+            let mut logs = filled(&disk);
+            if is_clean {
+                logs.close().unwrap();
+            } else {
+                for partition in wanted() {
+                    let job = logs.sync_job(partition.id).unwrap().unwrap();
+                    logs.sync_done(job.run()).unwrap();
+                }
+                logs.checkpoint().unwrap();
+                drop(logs);
+                disk.restart();
+            }
+            let file = checkpoints::RECOVERY_POINT;
+            disk.rename("t-50", "away").unwrap();
+            if is_bare {
+                disk.create_dir("t-50").unwrap();
+            }
+            let before = disk.list("").unwrap().len();
+            // A second start is not wiser: the first one has taken the mark of the orderly stop away.
+            let (logs, opened) = open_all(&disk, 1);
+            let text = opened.unwrap_err().to_string();
+            let line = "in the line \"t 50 20\"";
+            assert!(["t-50", "offsets 0 to 20", file, line].iter().all(|part| text.contains(part)), "{text}");
+            drop(logs);
+            assert_eq!(disk.list("").unwrap().len() + usize::from(is_clean), before);
+            assert!(!is_bare || disk.list("t-50").unwrap().is_empty(), "nothing is written there");
+            assert!(open_all(&disk, 2).1.is_err(), "clean: {is_clean}, bare: {is_bare}");
+            // What the text says.
+            rewrite(&disk, file, "t 50 20\n", "t 50 0\n");
+            let (_, opened) = open_all(&disk, 3);
+            assert_eq!(opened.unwrap()[50].end, Offset(0));
+        }
+    }
+}
+
+#[test]
+fn a_log_that_a_power_cut_took_whole_was_never_synced() {
+    let disk = Arc::new(SimDisk::new(1));
+    let mut logs = filled(&disk);
+    logs.checkpoint().unwrap();
+    drop(logs);
+    disk.crash();
+    let (_, opened) = open_all(&disk, 1);
+    opened.unwrap();
+}
+
+#[test]
+fn r15_a_log_that_lost_its_end_after_an_orderly_stop_is_told_of() {
+    let log = "t-50/00000000000000000000.log";
+    let len = |disk: &SimDisk| disk.read_len(log).unwrap().unwrap();
+    type Change = fn(&SimDisk, u64);
+    let cut: Change = |disk, to| disk.open("t-50/00000000000000000000.log").unwrap().set_len(to).unwrap();
+    let changes: [(&str, Change, bool); 6] = [
+        ("nothing", |_, _| {}, false),
+        (
+            "on a boundary",
+            |disk, len| disk.open("t-50/00000000000000000000.log").unwrap().set_len(len / 2).unwrap(),
+            true,
+        ),
+        (
+            "within a batch",
+            |disk, len| disk.open("t-50/00000000000000000000.log").unwrap().set_len(len - 1).unwrap(),
+            true,
+        ),
+        ("whole", |disk, _| disk.open("t-50/00000000000000000000.log").unwrap().set_len(0).unwrap(), true),
+        ("an index", |disk, _| disk.remove_file("t-50/00000000000000000000.timeindex").unwrap(), false),
+        ("the checkpoint", |disk, _| disk.remove_file(checkpoints::HIGH_WATERMARK).unwrap(), false),
+    ];
+    for (what, change, is_lost) in changes {
+        let disk = Arc::new(SimDisk::new(1));
+        filled(&disk).close().unwrap();
+        change(&disk, len(&disk));
+        let (logs, opened) = open_all(&disk, 1);
+        opened.unwrap();
+        assert_eq!(logs.has_lost_records(), is_lost, "{what}");
+        // The next start takes it as it is.
+        drop(logs);
+        let (logs, opened) = open_all(&disk, 2);
+        opened.unwrap();
+        assert!(!logs.has_lost_records(), "{what}");
+        logs.close().unwrap();
+        let (logs, opened) = open_all(&disk, 3);
+        opened.unwrap();
+        assert!(!logs.has_lost_records(), "{what}");
+    }
+    // After a kill the epoch goes up anyhow.
+    let disk = Arc::new(SimDisk::new(1));
+    drop(filled(&disk));
+    disk.restart();
+    cut(&disk, len(&disk) / 2);
+    assert!(!open_all(&disk, 1).0.has_lost_records());
+}

@@ -1,11 +1,15 @@
 //! What an import writes: everything in one step.
 
+use std::collections::BTreeSet;
+
+use records::ids::TopicId;
 use redb::{ReadableDatabase, ReadableTable};
 
 use super::{
-    BOOT, CLUSTER_ID, COUNTERS, Configs, GROUP_CONFIGS, LEADER_EPOCH, Metadata, NAMES, NEXT_PRODUCER,
-    TOPIC_CONFIGS, TOPICS, TopicMetadata,
+    BOOT, CLUSTER_ID, COUNTERS, Configs, GROUP_CONFIGS, IMPORTING, LEADER_EPOCH, Metadata, NAMES,
+    NEXT_PRODUCER, TOPIC_CONFIGS, TOPICS, TopicMetadata,
 };
+use crate::data_dir::{base64, from_base64};
 use crate::error::StorageError;
 
 /// What is taken over from another broker's data directory, in one step.
@@ -61,10 +65,39 @@ impl Metadata {
                 counters.insert(counter, current.max(least))?;
             }
             let mut names = transaction.open_table(NAMES)?;
+            names.remove(IMPORTING)?;
             if names.get(CLUSTER_ID)?.is_none() && !taken.cluster_id.is_empty() {
                 names.insert(CLUSTER_ID, taken.cluster_id.as_str())?;
             }
             Ok(None)
+        })
+    }
+
+    /// Writes down which topics are about to be copied here: until [`Metadata::take_over`] their directories are what an
+    /// import left unfinished, and nothing else. Those noted before stay noted.
+    pub fn note_import(&self, topics: impl Iterator<Item = TopicId>) -> Result<(), StorageError> {
+        let mut noted = self.unfinished_import()?;
+        noted.extend(topics);
+        let text: Vec<String> = noted.iter().map(|id| base64(&id.0)).collect();
+        self.write(|transaction| {
+            transaction.open_table(NAMES)?.insert(IMPORTING, text.join(" ").as_str())?;
+            Ok(())
+        })
+    }
+
+    /// The topics that an import was to copy here which did not come to its end.
+    pub fn unfinished_import(&self) -> Result<BTreeSet<TopicId>, StorageError> {
+        let transaction = self.database.begin_read()?;
+        let text = transaction.open_table(NAMES)?.get(IMPORTING)?.map(|text| text.value().to_owned());
+        let ids = text.unwrap_or_default();
+        Ok(ids.split(' ').filter_map(from_base64).map(TopicId).collect())
+    }
+
+    /// Nothing is left of what an import left unfinished.
+    pub fn forget_import(&self) -> Result<(), StorageError> {
+        self.write(|transaction| {
+            transaction.open_table(NAMES)?.remove(IMPORTING)?;
+            Ok(())
         })
     }
 

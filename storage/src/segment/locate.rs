@@ -81,7 +81,7 @@ impl Segment {
         if limit >= self.size {
             return Ok((self.size, None));
         }
-        let from = self.offsets.floor_position(limit)?.max(start);
+        let mut from = self.offsets.floor_position(limit)?.max(start);
         let mut walk = self.walk(from, WALK_WINDOW_BYTES)?;
         loop {
             match walk.step()? {
@@ -93,8 +93,10 @@ impl Segment {
                     }
                 }
                 Step::End => return Ok((self.size, None)),
-                // An index that leads astray costs a longer walk.
+                // An index that leads astray costs a longer walk, but one only: it may lead to a damaged batch just as well,
+                // which the walk from `start` comes across, too.
                 Step::Broken(_) if walk.position() == from && from > start => {
+                    from = start;
                     walk = self.walk(start, WALK_WINDOW_BYTES)?;
                 }
                 // What is damaged is shown as it stands: a plain reader finds it by its CRC.
@@ -125,6 +127,16 @@ impl Segment {
             Step::Batch(header, _) if header.base < upper && position < end => header.base,
             Step::Batch(..) | Step::End | Step::Broken(_) => self.base,
         })
+    }
+
+    /// The offset behind the last batch that reads well from the segment's beginning on, by the headers alone.
+    pub(crate) fn readable_end(&mut self) -> io::Result<Offset> {
+        let mut walk = self.walk(0, WALK_WINDOW_BYTES)?.expecting(self.base, Offset::MAX);
+        let mut end = self.base;
+        while let Step::Batch(header, _) = walk.step()? {
+            end = header.next();
+        }
+        Ok(end)
     }
 
     /// From which position on a record with at least `timestamp` can be.

@@ -68,6 +68,10 @@ pub(crate) struct World {
     corrupted: Option<damage::Corrupted>,
     /// Files were damaged since the last start.
     is_damaged: bool,
+    /// What says where logs start is torn, if it is there.
+    starts_are_torn: bool,
+    /// Directories that were set aside.
+    strays: Vec<String>,
 }
 
 /// Runs a seed to its end, or to the first promise that is broken.
@@ -118,7 +122,10 @@ impl World {
             must_look_clean: false,
             corrupted: None,
             is_damaged: false,
+            starts_are_torn: false,
+            strays: Vec::new(),
         };
+        lives::put_foreign(&world.sim).expect("nothing fails so early");
         for topic in 0..world.plan.topics {
             world.add_topic(&format!("t{topic}"));
         }

@@ -60,6 +60,8 @@ pub(super) fn io_error(logs: &Logs, partition: PartitionId, error: &StorageError
         | StorageError::Foreign
         | StorageError::WrongNode { .. }
         | StorageError::EpochAhead { .. }
+        | StorageError::Missing { .. }
+        | StorageError::Strays { .. }
         | StorageError::NewerFormat { .. }
         | StorageError::Poisoned
         | StorageError::Full

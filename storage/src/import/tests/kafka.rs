@@ -234,13 +234,8 @@ impl Target {
         let clean = data_dir.was_clean();
         let boot = metadata.begin_boot(clean).unwrap();
         let mut logs = Logs::open(data_dir, Options::default(), boot).unwrap();
-        let topics = metadata.topics().unwrap();
-        for found in logs.partitions_on_disk().unwrap() {
-            if !topics.iter().any(|topic| topic.name == found.topic && found.topic_id == Some(topic.id)) {
-                logs.remove_found(&found).unwrap();
-            }
-        }
-        let is_known = !topics.is_empty();
+        logs.sweep(&metadata).unwrap();
+        let is_known = !metadata.topics().unwrap().is_empty();
         let facts = is_known.then(|| logs.open_partition(partition(0), TOPIC, self.config.clone()).unwrap());
         Broker { logs, metadata, facts, clean, leader_epoch: boot.leader_epoch }
     }

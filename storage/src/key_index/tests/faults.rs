@@ -337,3 +337,46 @@ fn many_stops_leave_no_crumbs() {
     let (_, len) = world.key_files()[0];
     assert!(len < 40 * 300, "{len} bytes of 160 records in blocks of 5 to 24");
 }
+
+#[test]
+fn a_sealed_segment_that_lost_its_end_is_indexed_up_to_there_by_work_that_ends() {
+    for (cut, interval) in [(1, 0), (7, 0), (7, 1 << 20), (61, 0), (130, 0)] {
+        for by_job in [true, false] {
+            let config =
+                LogConfig { segment_bytes: 3000, index_interval_bytes: interval, ..LogConfig::default() };
+            let mut world = World::with(5, config);
+            world.enable_keys(TINY);
+            let records = fill(&mut world, 0..60);
+            world.stop();
+            let mut behind = Offset::ZERO;
+            world.restart_after(|disk| {
+                let names = disk.list("t-0").unwrap().into_iter().map(|entry| entry.name);
+                let logs: Vec<String> = names.filter(|name| name.ends_with(".log")).collect();
+                assert!(logs.len() > 2);
+                let file = disk.open(&format!("t-0/{}", logs[1])).unwrap();
+                file.set_len(file.len().unwrap() - cut).unwrap();
+                behind = Offset(logs[2].strip_suffix(".log").unwrap().parse().unwrap());
+            });
+            world.enable_keys(TINY);
+            let done = (0..1000).any(|_| {
+                match world.logs().key_work(partition(0)).unwrap() {
+                    _ if !by_job => return true,
+                    KeyWork::Nothing => return true,
+                    KeyWork::Stepped(_) => {}
+                    KeyWork::Run(job) => world.logs().key_job_done(job.run()).unwrap(),
+                }
+                false
+            });
+            assert!(done, "the work comes to an end");
+            world.build_all_keys();
+            let found = world.logs().key_hashes(partition(0), Offset(0), Offset::MAX, usize::MAX).unwrap();
+            let [(first, last)] = found.damaged[..] else { panic!("{:?}", found.damaged) };
+            // Every batch holds four records, and one or two of them are lost.
+            assert_eq!(last.next(), behind);
+            assert!([4, 8].contains(&(last.next() - first)), "{first} to {last}");
+            let whole: Vec<KeyedRecord> =
+                records.into_iter().filter(|record| record.offset < first || record.offset > last).collect();
+            assert_eq!(found.records, whole);
+        }
+    }
+}

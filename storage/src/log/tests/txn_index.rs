@@ -49,12 +49,12 @@ fn f12_no_flipped_byte_of_a_transaction_index_hides_a_committed_record() {
         assert_eq!(expected.len(), 3);
         let bytes = sound.disk().read(INDEX).unwrap().unwrap();
         assert_eq!(bytes.len(), 3 * 34);
-        for position in 0..bytes.len() {
+        for (position, byte) in bytes.iter().enumerate() {
             for bits in [0x55, 0x01, 0x04, 0x80] {
                 let mut world = world(is_clean);
                 world.restart_after(|disk| {
                     let file = disk.open(INDEX).unwrap();
-                    file.write_all_at(&[bytes[position] ^ bits], position as u64).unwrap();
+                    file.write_all_at(&[byte ^ bits], position as u64).unwrap();
                 });
                 let found = aborted(&mut world);
                 assert_eq!(found, expected, "byte {} of entry {}", position % 34, position / 34);

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use records::ids::Offset;
 use storage::inspect::{Depth, inspect};
-use storage::{Disk, ScannedKind, SimDisk};
+use storage::{Boot, DataDir, Disk, Logs, ScannedKind, SimDisk, StorageError};
 
 use super::World;
 use crate::model::Ending;
 use crate::report::{Checked, ensure};
+
+const LOG_START: &str = "log-start-offset-checkpoint";
 
 /// A batch that was spoilt.
 #[derive(Clone, Debug)]
@@ -82,7 +84,7 @@ impl World {
         let path = match self.random.below(5) {
             0 => "recovery-point-offset-checkpoint",
             1 => "replication-offset-checkpoint",
-            2 => "log-start-offset-checkpoint",
+            2 => LOG_START,
             _ => &epochs,
         };
         if path == epochs && self.models.iter().any(|model| model.compacted() > 0) {
@@ -92,7 +94,7 @@ impl World {
             return;
         }
         self.models[index].epochs_are_off |= path == epochs;
-        if path == "log-start-offset-checkpoint" {
+        if path == LOG_START {
             for model in &mut self.models {
                 model.epochs_from = model.epochs_from.max(model.start);
                 model.epochs_are_off = true;
@@ -106,6 +108,23 @@ impl World {
         }
         let harm = self.random.pick(&[Harm::Delete, Harm::Cut]);
         self.harm(path, harm);
+        self.starts_are_torn |= path == LOG_START;
+    }
+
+    /// Where it is torn what says where logs start, no start comes through and none changes anything: deleted records
+    /// must not rise again unasked. Then somebody gives them up, and asks for that.
+    pub(super) fn give_up_torn_starts(&mut self) -> Checked {
+        if !std::mem::take(&mut self.starts_are_torn) || !matches!(self.sim.read(LOG_START), Ok(Some(_))) {
+            return Ok(());
+        }
+        let boot = Boot { boot: self.boot, leader_epoch: self.epoch };
+        let opened = DataDir::open(Arc::clone(&self.disk))
+            .and_then(|data_dir| Logs::open(data_dir, self.plan.options.clone(), boot));
+        let is_refused = matches!(&opened, Err(StorageError::Damaged { path, .. }) if path == LOG_START);
+        ensure!(is_refused, Start, "a torn {LOG_START} is taken for one: {:?}", opened.err());
+        self.harm(LOG_START, Harm::Delete);
+        self.sim.sync_all().expect("nothing is in its way");
+        Ok(())
     }
 
     fn harm(&mut self, path: &str, harm: Harm) {

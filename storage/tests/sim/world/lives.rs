@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use storage::{Boot, DataDir, Disk, LogFacts, Logs, StorageError};
+use storage::{Boot, DataDir, Disk, LogFacts, Logs, PartitionToOpen, SimDisk, StorageError};
 
 use super::World;
 use crate::breakage::Breakage;
 use crate::model::{Ending, Stored};
 use crate::report::{Checked, Rule, Violation, ensure};
+
+/// Files of somebody else in the data directory, in directories whose names look like ours.
+const FOREIGN: [&str; 4] = ["photos-7/one", "photos-delete/two", "t0-00/three", "t0-0.old-stray/four"];
 
 /// Starts that may die before one is let through.
 const DEATHS_MAX: u64 = 3;
@@ -70,6 +73,7 @@ impl World {
     pub(super) fn begin(&mut self, ending: Ending) -> Checked {
         self.depart(ending);
         self.damage(ending)?;
+        self.give_up_torn_starts()?;
         let mut deaths = 0;
         while !self.try_begin(deaths < DEATHS_MAX)? {
             deaths += 1;
@@ -78,6 +82,7 @@ impl World {
         }
         self.sim.disarm();
         self.is_damaged = false;
+        self.check_kept()?;
         let corrupted = self.corrupted.take();
         for index in 0..self.models.len() {
             if corrupted.as_ref().is_none_or(|corrupted| corrupted.index != index) {
@@ -164,7 +169,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes what the metadata does not know any more.
+    /// Sets aside what the metadata does not know any more.
     fn sweep(&mut self) -> Result<(), StorageError> {
         for found in self.logs().partitions_on_disk()? {
             let is_known = self.models.iter().any(|model| {
@@ -173,8 +178,24 @@ impl World {
                     && found.topic_id.map_or(model.was_open, |topic| topic == model.id.topic)
             });
             if !is_known {
-                self.logs().remove_found(&found)?;
+                let aside = self.logs().set_aside_found(&found)?;
+                self.note(|| format!("set aside {aside}"));
+                self.strays.push(aside);
             }
+        }
+        Ok(())
+    }
+
+    /// What was set aside is never removed, and what is not ours never touched.
+    fn check_kept(&self) -> Checked {
+        let entries = self.sim.list("").unwrap_or_default();
+        for stray in &self.strays {
+            let is_there = entries.iter().any(|entry| entry.is_dir && entry.name == *stray);
+            ensure!(is_there, Lost, "{stray} was set aside and is gone");
+        }
+        for path in FOREIGN {
+            let is_whole = self.sim.read(path).is_ok_and(|bytes| bytes.as_deref() == Some(path.as_bytes()));
+            ensure!(is_whole, Lost, "{path} is not as it was");
         }
         Ok(())
     }
@@ -185,7 +206,9 @@ impl World {
         let (id, name, config) = (model.id, model.name.clone(), model.config.clone());
         let limits = if !self.is_rough { self.readable(index, is_clean) } else { None };
         self.sim.watch_reads();
-        let facts = self.logs().open_partition(id, &name, config)?;
+        // As a start does, which refuses a log that is gone although records of it were synced: none ever is.
+        let wanted = PartitionToOpen { id, topic: name.clone(), config };
+        let facts = self.logs().open_partitions(vec![wanted])?.remove(0);
         let read = self.sim.watched_reads();
         self.note(|| format!("open {name}-{} {facts:?}", id.index));
         if let Some(limits) = limits {
@@ -306,6 +329,19 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Puts them there, for good.
+pub(super) fn put_foreign(sim: &SimDisk) -> io::Result<()> {
+    for path in FOREIGN {
+        let directory = path.split('/').next().unwrap_or_default();
+        sim.create_dir(directory)?;
+        let file = sim.create(path)?;
+        file.write_all_at(path.as_bytes(), 0)?;
+        file.sync_data()?;
+        sim.sync_dir(directory)?;
+    }
+    sim.sync_dir("")
 }
 
 /// Why a start did not come through.
