@@ -264,8 +264,11 @@ fn a_metadata_store_that_is_gone_or_damaged_is_found() {
 fn what_the_metadata_store_does_not_know_is_found() {
     let world = stopped();
     world.disk().create_dir("u-0").unwrap();
+    assert_eq!(root(&*disk(&world)).unwrap(), [], "what holds no file of ours is no partition");
+    write(&world, "u-0/00000000000000000000.log", b"");
     root_tells(&world, "u-0", "knows no such partition");
     world.disk().create_dir("t-2").unwrap();
+    write(&world, "t-2/00000000000000000000.log", b"");
     root_tells(&world, "t-2", "knows no such partition");
     let other = crate::data_dir::base64(&TopicId([3; 16]).0);
     write(&world, "t-0/partition.metadata", format!("version: 0\ntopic_id: {other}").as_bytes());
