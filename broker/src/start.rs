@@ -319,6 +319,7 @@ fn cleaner_options(config: &Config) -> CleanerOptions {
         dedupe_bytes: share("log.cleaner.dedupe.buffer.size"),
         dedupe_load: config.cleaner_load_factor,
         io_bytes: share("log.cleaner.io.buffer.size").max(CLEANER_IO_BYTES_MIN),
+        backoff_ms: config.number("log.cleaner.backoff.ms"),
         ..CleanerOptions::default()
     }
 }

@@ -117,9 +117,13 @@ fn a_log_that_cannot_be_written_does_not_end_the_broker() {
 fn a_log(dir: &Path) -> PathBuf {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(dir).unwrap());
     let data_dir = DataDir::open(Arc::clone(&disk)).unwrap();
-    let boot = Metadata::open(&disk).unwrap().begin_boot(true).unwrap();
-    let mut logs = Logs::open(data_dir, Options::default(), boot).unwrap();
+    let metadata = Metadata::open(&disk).unwrap();
+    let boot = metadata.begin_boot(true).unwrap();
     let id = PartitionId { topic: TopicId([7; 16]), index: 0 };
+    let topic =
+        TopicMetadata { name: "t".to_owned(), id: id.topic, partitions: 1, configs: Default::default() };
+    metadata.create_topic(&topic).unwrap();
+    let mut logs = Logs::open(data_dir, Options::default(), boot).unwrap();
     logs.open_partition(id, "t", LogConfig::default()).unwrap();
     logs.enable_key_index(id).unwrap();
     let mut batch = BatchBuilder::new(Codec::None, TimestampType::Create);

@@ -61,6 +61,8 @@ fn kafka(dir: &Path, topics: &[(&str, TopicId)], more: &[Vec<u8>]) {
         metadata.extend(topic(name, *id));
     }
     logs.close().unwrap();
+    // Kafka writes it at every stop, here without a line.
+    std::fs::write(dir.join("log-start-offset-checkpoint"), "0\n0\n").unwrap();
     metadata.extend_from_slice(more);
     std::fs::create_dir(dir.join("__cluster_metadata-0")).unwrap();
     std::fs::write(dir.join("__cluster_metadata-0/00000000000000000000.log"), batch(&metadata)).unwrap();
@@ -145,4 +147,27 @@ fn p25_topics_in_remote_storage_and_wrong_usage_are_refused() {
     let (code, told) = import(&from, &to, &["--topic", "orders"]);
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(store(&to).topics().unwrap().len(), 1);
+}
+
+#[test]
+fn p25_a_source_that_lost_its_high_watermarks_is_refused() {
+    let work = tempfile::tempdir().unwrap();
+    let (from, to) = (work.path().join("kafka"), work.path().join("sluice"));
+    kafka(&from, &[("orders", ORDERS), ("cold", COLD)], &[]);
+    let file = from.join("replication-offset-checkpoint");
+    std::fs::write(&file, "0\n1\ncold 0 1\n").unwrap();
+    for dry in [&["--dry-run"][..], &[]] {
+        let (code, told) = import(&from, &to, dry);
+        assert!(code == Some(1) && told.contains("no line for partition 0 of topic orders"), "{told}");
+    }
+    // Of a broker that died, the partition may be younger than the file: that nothing is taken is told.
+    std::fs::remove_file(from.join(".kafka_cleanshutdown")).unwrap();
+    let (code, told) = import(&from, &to, &["--unclean", "--dry-run"]);
+    assert!(code == Some(0) && told.contains("bytes for which no high watermark was written"), "{told}");
+    let (code, told) = import(&from, &to, &["--unclean", "--skip", "orders"]);
+    assert!(code == Some(0) && told.contains("1 topics, 1 partitions"), "{told}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    let verified = command.args(["log", "verify", "--data-dir"]).arg(&to).output().unwrap();
+    let told = String::from_utf8(verified.stdout).unwrap();
+    assert!(verified.status.success() && told.ends_with("1 partitions checked, 0 findings\n"), "{told}");
 }

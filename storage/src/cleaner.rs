@@ -3,7 +3,8 @@
 //! The owner of the logs asks for a job ([`Logs::clean_job`]), has it run step by step on any thread
 //! ([`CleanJob::run`]), and gives each step back ([`Logs::clean_done`]), which tells whether to run it again. How fast
 //! that goes is the owner's affair. A job reads sealed segments only, below the last stable offset; readers never wait
-//! for it. A log that cannot be compacted is left alone until the restart; the others go on.
+//! for it. A log that cannot be compacted is left alone until the restart; the others go on. A full disk is no such
+//! reason: that log waits, and is tried again.
 
 pub(crate) mod filter;
 mod group;
@@ -31,8 +32,10 @@ use transactions::Outcomes;
 
 pub use job::{CleanJob, CleanStep};
 
-/// A log whose compaction got nowhere, or found the disk full, is left alone for so long.
+/// A log whose compaction got nowhere is left alone for so long; at most so long one that found the disk full.
 const RETRY_MS: i64 = 60_000;
+/// One that found the disk full waits at least so long.
+const FULL_WAIT_MS_MIN: i64 = 100;
 
 /// What is known of a log's compaction since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub struct CleaningFacts {
     pub uncleanable: Option<String>,
     /// It is not looked at before then.
     retry_at_ms: Option<i64>,
+    /// The disk was full the last time, and somebody was told.
+    is_put_off: bool,
 }
 
 /// The jobs that are under way.
@@ -174,7 +179,7 @@ impl Logs {
         match done {
             Ok(true) => return Some(job),
             Ok(false) => {}
-            Err(error) => self.note_failure(&job, &CleanError::Io(std::io::Error::other(error))),
+            Err(error) => self.note_failure(&job, &error.into()),
         }
         if let Some(base) = job.unfinished() {
             remove_cleaned(&**self.disk(), &job.plan.directory, base);
@@ -255,6 +260,9 @@ impl Logs {
             self.cleaned.insert(open.name.clone(), until);
             open.cleaning.runs += 1;
             open.cleaning.retry_at_ms = None;
+            if std::mem::take(&mut open.cleaning.is_put_off) {
+                tracing::info!(log = open.log.directory(), "there was room again, the log is compacted");
+            }
         } else {
             open.cleaning.retry_at_ms = Some(now_ms.saturating_add(RETRY_MS));
         }
@@ -271,9 +279,16 @@ impl Logs {
         let log = open.log.directory().to_owned();
         match error {
             CleanError::Gone => open.cleaning.retry_at_ms = Some(now_ms.saturating_add(RETRY_MS)),
+            // Where the swap itself has failed, it is for the next start to finish it.
+            CleanError::Full if open.log.is_poisoned() => {
+                give_up(&mut open.cleaning, &log, &error.to_string());
+            }
             CleanError::Full => {
-                tracing::warn!(log, %error, "compaction is put off");
-                open.cleaning.retry_at_ms = Some(now_ms.saturating_add(RETRY_MS));
+                if !std::mem::replace(&mut open.cleaning.is_put_off, true) {
+                    tracing::warn!(log, %error, "compaction is put off, and tried again until it has room");
+                }
+                let wait_ms = self.options.cleaner.backoff_ms.clamp(FULL_WAIT_MS_MIN, RETRY_MS);
+                open.cleaning.retry_at_ms = Some(now_ms.saturating_add(wait_ms));
             }
             CleanError::Sync(_) => {
                 open.log.poison();

@@ -14,7 +14,8 @@ use crate::options::Options;
 const LOCK: &str = ".lock";
 /// Whose the directory is.
 pub(crate) const META: &str = "meta.properties";
-const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+/// Says that everything was closed in order.
+pub(crate) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// Says that a sync failed since the last orderly stop: what stood in memory then may never reach the disk by itself.
 const SYNC_FAILED: &str = ".sluice_sync_failed";
 

@@ -82,7 +82,7 @@ pub enum StorageError {
     #[error("partition is not open")]
     UnknownPartition,
     /// A sync failed: nothing may be appended before a restart.
-    #[error("a sync of this log failed; restart the broker after checking the disk")]
+    #[error("a sync of this log failed; check the disk, make room where it is full, then restart the broker")]
     Poisoned,
     /// Free some room, then try again.
     #[error("the disk is full; free some room")]
@@ -180,7 +180,7 @@ pub enum AppendError {
     #[error("not one whole batch: {0}")]
     Malformed(String),
     /// A sync failed before: nothing may be appended until the restart.
-    #[error("a sync of this log failed; restart the broker after checking the disk")]
+    #[error("a sync of this log failed; check the disk, make room where it is full, then restart the broker")]
     Poisoned,
     /// The disk is full. The log was cut back to where it was: try again later.
     #[error("the disk is full; free some room")]

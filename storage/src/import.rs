@@ -27,6 +27,7 @@ use crate::strays::remove_directory;
 use records::ids::Offset;
 
 pub use cluster::Cluster;
+pub(crate) use cluster::METADATA_LOG;
 pub use error::ImportError;
 pub use plan::PartitionPlan;
 pub use record::LeftOut;

@@ -4,7 +4,10 @@
 //! open. On the directory of a broker that runs, what is just being written can look torn.
 
 mod check;
+mod epochs;
+mod files;
 mod keys;
+mod root;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -17,6 +20,7 @@ use records::batch::EndMarker;
 use records::ids::{Offset, TopicId};
 
 use crate::checkpoints;
+use crate::data_dir::CLEAN_SHUTDOWN;
 use crate::disk::{Disk, join};
 use crate::error::{IoContext, StorageError};
 use crate::log::stored_topic_id;
@@ -35,10 +39,12 @@ pub const FINDINGS_MAX: usize = 100;
 pub enum Depth {
     /// Names, lengths and batch headers.
     Describe,
-    /// Every batch and record, indexes (those of aborted transactions against the markers), key indexes, producer
-    /// snapshots, leader epochs, share state.
+    /// Every batch and record, and what stands beside them against it: indexes (those of aborted transactions against
+    /// the markers), key indexes, producer snapshots, leader epochs, share state, and what the checkpoints say.
     Verify,
 }
+
+pub use root::root;
 
 /// A file, a place in it, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +141,12 @@ pub fn partitions(disk: &dyn Disk) -> Result<Vec<(String, i32)>, StorageError> {
     Ok(found)
 }
 
+/// Topic and index of a partition's directory; `None` where the name is none of one.
+#[must_use]
+pub fn partition_of(directory: &str) -> Option<(&str, i32)> {
+    strays::parse_directory(directory)
+}
+
 /// Looks at one partition.
 ///
 /// # Errors
@@ -147,25 +159,54 @@ pub fn inspect(
 ) -> Result<PartitionReport, StorageError> {
     let directory = format!("{topic}-{partition}");
     let name = (topic.to_owned(), partition);
-    let of = |file| Ok::<_, StorageError>(checkpoints::read(&**disk, file)?.get(&name).copied());
+    // What cannot be read is told by `root`.
+    let of = |file| {
+        let bytes = disk.read(file).doing("read", file)?.unwrap_or_default();
+        let offsets = std::str::from_utf8(&bytes).ok().and_then(checkpoints::parse);
+        Ok::<_, StorageError>(offsets.and_then(|offsets| offsets.get(&name).copied()))
+    };
+    // Before the log is read: it may grow meanwhile.
+    let left = Left {
+        is_clean: is_clean(&**disk)?,
+        recovery_point: of(checkpoints::RECOVERY_POINT)?.unwrap_or(Offset::ZERO),
+        log_start: of(checkpoints::LOG_START)?.unwrap_or(Offset::ZERO),
+        end: of(checkpoints::HIGH_WATERMARK)?,
+        cleaned: of(checkpoints::HOLES)?.max(of(checkpoints::CLEANED)?).unwrap_or(Offset::ZERO),
+    };
     let mut report = PartitionReport {
         topic: topic.to_owned(),
         partition,
         topic_id: stored_topic_id(&**disk, &directory)?,
-        log_start: of(checkpoints::LOG_START)?.unwrap_or(Offset::ZERO),
+        log_start: left.log_start,
         end: Offset::ZERO,
         open_since: None,
-        recovery_point: of(checkpoints::RECOVERY_POINT)?.unwrap_or(Offset::ZERO),
+        recovery_point: left.recovery_point,
         segments: Vec::new(),
         key_indexes: Vec::new(),
         share_state: Vec::new(),
         findings: Vec::new(),
         findings_more: 0,
     };
-    let cleaned = of(checkpoints::HOLES)?.max(of(checkpoints::CLEANED)?).unwrap_or(Offset::ZERO);
-    check::partition(disk, &directory, cleaned, depth, &mut report)?;
-    keys::partition(disk, &directory, cleaned, depth, &mut report)?;
+    check::partition(disk, &directory, &left, depth, &mut report)?;
+    keys::partition(disk, &directory, left.cleaned, depth, &mut report)?;
     Ok(report)
+}
+
+/// What the files at the root say of one log.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    /// The broker closed everything in order, and none runs.
+    is_clean: bool,
+    recovery_point: Offset,
+    log_start: Offset,
+    /// The high watermark when it was written last; of a log that was closed in order its end.
+    end: Option<Offset>,
+    /// Compaction may have left holes below.
+    cleaned: Offset,
+}
+
+fn is_clean(disk: &dyn Disk) -> Result<bool, StorageError> {
+    Ok(disk.read_len(CLEAN_SHUTDOWN).doing("read", CLEAN_SHUTDOWN)?.is_some())
 }
 
 /// One batch of a log file.

@@ -85,11 +85,6 @@ impl LeaderEpochs {
         self.entries.first().map(|entry| entry.start)
     }
 
-    /// Where the latest epoch begins.
-    pub(crate) fn last_start(&self) -> Option<Offset> {
-        self.entries.last().map(|entry| entry.start)
-    }
-
     /// The epoch of the record at `offset`.
     pub(crate) fn at(&self, offset: Offset) -> Option<i32> {
         let behind = self.entries.partition_point(|entry| entry.start <= offset);

@@ -561,7 +561,7 @@ impl Logs {
             return Err(StorageError::Poisoned);
         }
         if let Err(error) = result.result {
-            tracing::error!(log = open.log.directory(), %error, "sync failed, log is closed for writing");
+            tracing::error!(log = open.log.directory(), %error, "sync failed, log is closed for writing; check the disk, make room where it is full, then restart");
             open.log.poison();
             self.data_dir.note_failed_sync();
             return Err(StorageError::Poisoned);

@@ -3,6 +3,7 @@
 //! Every change is one transaction and survives a power cut when the call returns.
 
 mod backend;
+mod look;
 mod take_over;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use crate::data_dir::{META, base64};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{IoContext, StorageError};
 use backend::FileBackend;
+pub(crate) use look::{Look, look};
 pub use take_over::TakenOver;
 
 /// The store's file in the data directory.

@@ -43,6 +43,8 @@ pub const SELECT_READ_BYTES: u64 = 128 * 1024;
 pub const EMPTIED_SKIPPED_MAX: usize = 1024;
 /// Aborted transactions that one compaction knows of; where there are more it takes the log in pieces.
 pub const ABORTED_MAX: usize = 1_000_000;
+/// Entries of a log's transaction indexes that are looked up in the log when it is opened. Each takes a few reads.
+pub const TXN_ENTRIES_CHECKED_MAX: usize = 4096;
 /// Bytes of a control batch that is looked into.
 pub const MARKER_BYTES_MAX: u64 = 4 * 1024;
 /// Least bytes of the memory that finds the last record of each key.
@@ -138,13 +140,22 @@ pub struct CleanerOptions {
     pub dedupe_load: f64,
     /// Bytes read and written at once, per job (`log.cleaner.io.buffer.size` over the threads).
     pub io_bytes: usize,
+    /// How long a log waits, in ms, whose compaction found the disk full (`log.cleaner.backoff.ms`).
+    pub backoff_ms: i64,
     /// Random bits that keep the fingerprints of keys from being foreseen.
     pub seed: u64,
 }
 
 impl Default for CleanerOptions {
     fn default() -> Self {
-        Self { jobs_max: 1, dedupe_bytes: 134_217_728, dedupe_load: 0.9, io_bytes: 524_288, seed: 0 }
+        Self {
+            jobs_max: 1,
+            dedupe_bytes: 134_217_728,
+            dedupe_load: 0.9,
+            io_bytes: 524_288,
+            backoff_ms: 15_000,
+            seed: 0,
+        }
     }
 }
 

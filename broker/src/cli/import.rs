@@ -292,7 +292,9 @@ fn tell(out: &mut impl Write, topic: &TopicMetadata, partitions: &[PartitionPlan
             "  {}-{}: offsets {} to {}, {} bytes in {} segments",
             topic.name, plan.partition, plan.log_start, plan.end, plan.bytes, plan.segments
         )?;
-        if plan.bytes_behind > 0 {
+        if plan.bytes_behind > 0 && plan.is_unknown {
+            write!(out, ", not {} bytes for which no high watermark was written", plan.bytes_behind)?;
+        } else if plan.bytes_behind > 0 {
             write!(out, ", not {} bytes behind the high watermark", plan.bytes_behind)?;
         }
         if plan.open_transactions > 0 {

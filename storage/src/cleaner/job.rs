@@ -21,6 +21,7 @@ use super::group::groups;
 use super::transactions::Seen;
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, is_full, join};
+use crate::error::StorageError;
 use crate::log::{CLEANED, Replacement, Source, remove_cleaned};
 use crate::options::{CleanerOptions, LogConfig, MARKER_BYTES_MAX, SEGMENT_BYTES_MAX, WALK_WINDOW_BYTES};
 use crate::segment::{Segment, file_name};
@@ -147,6 +148,15 @@ impl From<io::Error> for CleanError {
             _ if is_full(&error) => Self::Full,
             io::ErrorKind::NotFound => Self::Gone,
             _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<StorageError> for CleanError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Full => Self::Full,
+            other => Self::Io(io::Error::other(other)),
         }
     }
 }

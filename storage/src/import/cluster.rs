@@ -18,7 +18,7 @@ use crate::segment::{base_of, file_name};
 use crate::walk::{Step, Walk};
 
 /// The directory of the metadata log.
-pub(super) const METADATA_LOG: &str = "__cluster_metadata-0";
+pub(crate) const METADATA_LOG: &str = "__cluster_metadata-0";
 /// Bytes of one batch of the metadata log, as stored and inflated (Kafka writes at most 8 MiB).
 const BATCH_BYTES_MAX: usize = 64 << 20;
 /// Control record types (`ControlRecordType`).

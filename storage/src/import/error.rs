@@ -69,6 +69,30 @@ pub enum ImportError {
         /// The last.
         to: Offset,
     },
+    /// Nothing says which of a partition's records are committed.
+    #[error(
+        "{path} has no line for partition {partition} of topic {topic}, which has records; nothing was taken over: start \
+         the Kafka broker and stop it with SIGTERM, which writes it, restore the file, or leave the topic out with --skip"
+    )]
+    NoHighWatermark {
+        /// The checkpoint file, with its directory.
+        path: String,
+        /// The topic.
+        topic: String,
+        /// The partition's index.
+        partition: i32,
+    },
+    /// Nothing says which records were deleted.
+    #[error(
+        "{path} {reason}; nothing was taken over: restore it, or write a file of two lines, 0 and 0, in its place if \
+         records were never deleted with DeleteRecords"
+    )]
+    NoLogStarts {
+        /// The checkpoint file, with its directory.
+        path: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A partition is in none of the directories.
     #[error(
         "partition {partition} of topic {topic} is in none of the directories; name all log.dirs of a broker that has \

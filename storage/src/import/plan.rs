@@ -35,6 +35,8 @@ pub struct PartitionPlan {
     pub segments: usize,
     /// Bytes of log behind the high watermark, which are not taken.
     pub bytes_behind: u64,
+    /// The broker was not stopped in order, and died before it wrote a high watermark of this partition.
+    pub is_unknown: bool,
     /// Transactions that the source left open, and that get their end here.
     pub open_transactions: usize,
     pub(super) kept: Vec<KeptSegment>,
@@ -75,8 +77,9 @@ impl Source {
         let bases = reader.bases()?;
         let first = bases.first().copied().unwrap_or_default();
         let log_start = dir.log_starts.get(&name).copied().unwrap_or_default().max(first);
-        // A high watermark that was never written is zero (Kafka's OffsetCheckpointFile); never below the log start.
-        let high = dir.ends.get(&name).copied().unwrap_or_default().max(log_start);
+        let written = dir.high_watermark(&name, reader.has_records(&bases)?)?;
+        // Never below the log start.
+        let high = written.unwrap_or_default().max(log_start);
         let compacted = dir.cleaned.get(&name).copied().unwrap_or_default();
         let mut read = Read {
             plan: PartitionPlan {
@@ -86,6 +89,7 @@ impl Source {
                 bytes: 0,
                 segments: 0,
                 bytes_behind: 0,
+                is_unknown: written.is_none(),
                 open_transactions: 0,
                 kept: Vec::new(),
                 snapshots: Vec::new(),
@@ -146,6 +150,17 @@ impl Reader<'_> {
         }
         bases.sort_unstable();
         Ok(bases)
+    }
+
+    /// Whether any of the segments holds a byte.
+    fn has_records(&self, bases: &[Offset]) -> Result<bool, ImportError> {
+        for base in bases {
+            let path = join(&self.directory, &file_name(*base, ".log"));
+            if self.dir.disk.read_len(&path).doing("measure", &path)?.is_some_and(|len| len > 0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn segment(&self, base: Offset, high: Offset, read: &mut Read) -> Result<(), ImportError> {

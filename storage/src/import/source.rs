@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use records::ids::TopicId;
+use records::ids::{Offset, TopicId};
 
 use super::cluster::{self, Cluster, METADATA_LOG};
 use super::error::ImportError;
@@ -28,7 +28,8 @@ pub(super) struct SourceDir {
     /// Whether the broker closed it in order.
     pub(super) is_clean: bool,
     pub(super) log_starts: OffsetCheckpoint,
-    pub(super) ends: OffsetCheckpoint,
+    /// High watermarks; `None` where the broker never got to write any.
+    pub(super) ends: Option<OffsetCheckpoint>,
     pub(super) cleaned: OffsetCheckpoint,
     pub(super) recovery_points: OffsetCheckpoint,
     /// Keeps the broker from being started meanwhile.
@@ -74,6 +75,9 @@ impl Source {
             }
             if holds_any && !dir.is_clean && !unclean {
                 return Err(ImportError::Unclean { dir: dir.name });
+            }
+            if holds_any {
+                dir.check_log_starts()?;
             }
             dirs.push(dir);
         }
@@ -147,27 +151,61 @@ impl SourceDir {
             name,
             disk,
             log_starts: OffsetCheckpoint::new(),
-            ends: OffsetCheckpoint::new(),
+            ends: None,
             cleaned: OffsetCheckpoint::new(),
             recovery_points: OffsetCheckpoint::new(),
             _lock: lock,
         };
-        dir.log_starts = dir.checkpoint(checkpoints::LOG_START)?;
+        dir.log_starts = dir.checkpoint(checkpoints::LOG_START)?.unwrap_or_default();
         dir.ends = dir.checkpoint(checkpoints::HIGH_WATERMARK)?;
-        dir.cleaned = dir.checkpoint(checkpoints::CLEANED)?;
-        dir.recovery_points = dir.checkpoint(checkpoints::RECOVERY_POINT)?;
+        dir.cleaned = dir.checkpoint(checkpoints::CLEANED)?.unwrap_or_default();
+        dir.recovery_points = dir.checkpoint(checkpoints::RECOVERY_POINT)?.unwrap_or_default();
         Ok((dir, owner))
     }
 
-    /// A checkpoint file. A damaged one is no empty one: deleted records would rise again, and records that no client
-    /// was to see would be seen.
-    fn checkpoint(&self, file: &str) -> Result<OffsetCheckpoint, ImportError> {
+    /// A start makes the file of log starts, and an orderly stop writes it, with a line for each log that begins behind
+    /// the first offset of its first segment (`LogManager.checkpointLogStartOffsetsInDir`): without it nothing tells of
+    /// what DeleteRecords took.
+    fn check_log_starts(&self) -> Result<(), ImportError> {
+        let file = checkpoints::LOG_START;
+        let len = self.disk.read_len(file).doing("read", &self.path(file))?;
+        let reason = match len {
+            None => "is missing, deleted records would rise again",
+            Some(0) if self.is_clean => "is empty, deleted records would rise again",
+            Some(_) => return Ok(()),
+        };
+        Err(ImportError::NoLogStarts { path: self.path(file), reason })
+    }
+
+    /// The high watermark of a partition, which has records or not. A broker writes them every five seconds and when it
+    /// stops, a line for each partition that it serves (`ReplicaManager.checkpointHighWatermarks`). None was written of a
+    /// partition that is younger than a broker that was not stopped in order: nothing of it is known to be committed.
+    pub(super) fn high_watermark(
+        &self,
+        name: &LogName,
+        has_records: bool,
+    ) -> Result<Option<Offset>, ImportError> {
+        let ends = self.ends.as_ref().filter(|ends| !ends.is_empty());
+        let end = ends.and_then(|ends| ends.get(name)).copied();
+        if end.is_none() && has_records && (self.is_clean || ends.is_none()) {
+            return Err(ImportError::NoHighWatermark {
+                path: self.path(checkpoints::HIGH_WATERMARK),
+                topic: name.0.clone(),
+                partition: name.1,
+            });
+        }
+        Ok(end)
+    }
+
+    /// A checkpoint file; `None` where it is missing, or empty as a start makes it. A damaged one is no empty one: deleted
+    /// records would rise again, and records that no client was to see would be seen.
+    fn checkpoint(&self, file: &str) -> Result<Option<OffsetCheckpoint>, ImportError> {
         let bytes = self.disk.read(file).doing("read", &self.path(file))?.unwrap_or_default();
         if bytes.is_empty() {
-            return Ok(OffsetCheckpoint::new());
+            return Ok(None);
         }
         let parsed = std::str::from_utf8(&bytes).ok().and_then(checkpoints::parse);
-        parsed.ok_or_else(|| self.damaged(file, None, "is no offset checkpoint"))
+        parsed.map(Some).ok_or_else(|| self.damaged(file, None, "is no offset checkpoint"))
     }
 
     pub(super) fn path(&self, path: &str) -> String {

@@ -46,9 +46,11 @@ impl Source {
             let name = (STATE_TOPIC.to_owned(), index);
             let Some(dir) = self.dir_of(&name, topic.id)? else { continue };
             let directory = format!("{STATE_TOPIC}-{index}");
-            let high = dir.ends.get(&name).copied().unwrap_or_default();
-            let mut bases: Vec<Offset> =
-                dir.list(&directory)?.iter().filter_map(|entry| base_of(&entry.name, ".log")).collect();
+            let entries = dir.list(&directory)?;
+            let logs = entries.iter().filter_map(|entry| Some((base_of(&entry.name, ".log")?, entry.len)));
+            let mut bases: Vec<Offset> = logs.clone().map(|(base, _)| base).collect();
+            let has_records = logs.clone().any(|(_, len)| len > 0);
+            let high = dir.high_watermark(&name, has_records)?.unwrap_or_default();
             bases.sort_unstable();
             let last = bases.last().copied();
             for base in bases {

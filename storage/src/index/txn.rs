@@ -82,10 +82,12 @@ impl TxnIndex {
 
     /// Whether it can belong to a segment of the offsets from `base` to `behind`.
     pub(crate) fn is_sound(&mut self, base: Offset, behind: Offset) -> io::Result<bool> {
-        let (mut last, mut sound) = (base - 1, true);
+        let (mut last, mut stable, mut sound) = (base - 1, Offset::ZERO, true);
         self.entries.each_from(0, |entry| {
-            sound = decode(entry).is_some_and(|txn| fits(&txn, last, behind));
-            last = decode(entry).map_or(last, |txn| txn.last);
+            // What was stable once stays so.
+            let fitting = decode(entry).filter(|txn| fits(txn, last, behind) && stable <= txn.last_stable);
+            sound = fitting.is_some();
+            (last, stable) = fitting.map_or((last, stable), |txn| (txn.last, txn.last_stable));
             sound
         })?;
         Ok(sound)
@@ -140,6 +142,7 @@ pub(crate) fn fits(txn: &AbortedTransaction, before: Offset, behind: Offset) -> 
         && txn.first < txn.last
         && before < txn.last
         && txn.last < behind
+        && txn.last_stable >= Offset::ZERO
         && txn.last_stable <= txn.last.next()
 }
 
@@ -220,7 +223,8 @@ mod tests {
             entries.iter().for_each(|entry| index.push(entry));
             index.is_sound(Offset(10), Offset(20)).unwrap()
         };
-        assert!(sound(&[]) && sound(&[txn(1, 3, 10, 11), txn(2, 9, 19, 9)]));
+        assert!(sound(&[]) && sound(&[txn(1, 3, 10, 9), txn(2, 9, 19, 9)]));
+        assert!(!sound(&[txn(1, 3, 10, 11), txn(2, 9, 19, 9)]), "no longer stable");
         assert!(!sound(&[txn(1, 3, 9, 10)]), "before the segment");
         assert!(!sound(&[txn(1, 3, 20, 21)]), "behind it");
         assert!(!sound(&[txn(1, 12, 12, 13)]), "no record");

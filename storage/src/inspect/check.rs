@@ -3,21 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use records::BatchView;
 use records::ids::Offset;
 
+use super::epochs::Epochs;
 use super::transactions::Transactions;
-use super::{Depth, PartitionReport, SegmentReport, WINDOW_BYTES, bases};
+use super::{Depth, Left, PartitionReport, SegmentReport, WINDOW_BYTES, bases, files};
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, DiskFile, join};
 use crate::error::{IoContext, StorageError};
 use crate::event_log;
 use crate::index::{offset, time};
-use crate::leader_epochs::LeaderEpochs;
 use crate::options::{MARKER_BYTES_MAX, Options};
-use crate::producer_state::snapshot;
-use crate::segment::{base_of, file_name};
+use crate::segment::file_name;
 use crate::transactions::Marker;
 use crate::walk::{Step, Walk, follows};
 
@@ -27,20 +25,23 @@ type Ends = BTreeMap<u64, (Offset, i64)>;
 pub(super) fn partition(
     disk: &Arc<dyn Disk>,
     directory: &str,
-    cleaned: Offset,
+    left: &Left,
     depth: Depth,
     report: &mut PartitionReport,
 ) -> Result<(), StorageError> {
     let bases = bases(&**disk, directory)?;
-    // Beside the state of a share group there need not be any record yet.
     let entries = disk.list(directory).doing("list", directory)?;
+    let cleaned = left.cleaned;
+    let first = bases.first().copied();
+    // Beside the state of a share group there need not be any record yet, nor where all were deleted.
     let is_read = entries.iter().any(|entry| event_log::name_of(&entry.name).is_some());
-    if bases.is_empty() && (!is_read || report.recovery_point > Offset::ZERO) {
+    let had_any = left.recovery_point > left.log_start;
+    if first.is_none() && (had_any || !(is_read || left.log_start > Offset::ZERO)) {
         report.find(directory, None, "there is no log file");
     }
     let mut expected: Option<Offset> = None;
-    let mut epoch = -1;
-    let mut transactions = Transactions::default();
+    let mut epochs = Epochs::default();
+    let mut transactions = Transactions::new(cleaned.max(first.unwrap_or_default()));
     for &base in &bases {
         let path = join(directory, &file_name(base, ".log"));
         if expected.is_some_and(|expected| !follows(base, expected, cleaned)) {
@@ -49,7 +50,7 @@ pub(super) fn partition(
         }
         let file = disk.open(&path).doing("open", &path)?;
         let mut log = LogFile { path: &path, file: &file, base, cleaned, depth };
-        let (segment, ends) = log.walk(&mut epoch, &mut transactions, report)?;
+        let (segment, ends) = log.walk(&mut epochs, &mut transactions, report)?;
         expected = Some(segment.end);
         if depth == Depth::Verify {
             offset_index(disk, directory, base, &ends, report)?;
@@ -58,21 +59,38 @@ pub(super) fn partition(
         }
         report.segments.push(segment);
     }
-    report.end = expected.unwrap_or_default();
+    report.end = expected.unwrap_or(left.log_start);
     report.open_since = transactions.first_open();
-    let first = bases.first().copied().unwrap_or_default();
-    report.log_start = report.log_start.max(first);
-    if report.log_start > report.end {
-        report.find(
-            directory,
-            None,
-            format!("the log starts at {}, behind its end {}", report.log_start, report.end),
-        );
-    }
+    report.log_start = report.log_start.max(first.unwrap_or_default());
+    bounds(directory, left, first, report);
     if depth == Depth::Verify {
-        epochs(disk, directory, report)?;
+        epochs.check(disk, directory, left, report)?;
     }
-    others(disk, directory, depth, report)
+    files::others(disk, directory, &entries, left, depth, report)
+}
+
+/// Where the log begins and ends, against what was written down of it.
+fn bounds(directory: &str, left: &Left, first: Option<Offset>, report: &mut PartitionReport) {
+    let (start, end) = (report.log_start, report.end);
+    if start > end {
+        report.find(directory, None, format!("the log starts at {start}, behind its end {end}"));
+    }
+    // Log starts are written before a segment goes, unless the disk is full; then they are once it has room.
+    // Of one that was set aside and put back no checkpoint tells.
+    let is_told = left.is_clean && left.end.is_some();
+    if let Some(first) = first.filter(|first| is_told && *first > left.log_start) {
+        let what = format!(
+            "its first segment begins at {first}, but nothing below was deleted from {} on",
+            left.log_start
+        );
+        report.find(directory, None, what);
+    }
+    if end < left.recovery_point {
+        let what = format!("the log ends at {end}, it was synced up to {}", left.recovery_point);
+        report.find(directory, None, what);
+    } else if let Some(closed) = left.end.filter(|closed| left.is_clean && *closed != end) {
+        report.find(directory, None, format!("the log ends at {end}, it was closed at {closed}"));
+    }
 }
 
 struct LogFile<'a> {
@@ -86,7 +104,7 @@ struct LogFile<'a> {
 impl LogFile<'_> {
     fn walk(
         &mut self,
-        epoch: &mut i32,
+        epochs: &mut Epochs,
         transactions: &mut Transactions,
         report: &mut PartitionReport,
     ) -> Result<(SegmentReport, Ends), StorageError> {
@@ -114,11 +132,10 @@ impl LogFile<'_> {
                     break;
                 }
                 Step::Batch(header, position) => {
-                    if header.leader_epoch < *epoch {
-                        let what = format!("leader epoch {} stands behind {epoch}", header.leader_epoch);
+                    if let Some(before) = epochs.note(&header) {
+                        let what = format!("leader epoch {} stands behind {before}", header.leader_epoch);
                         report.find(self.path, Some(position), what);
                     }
-                    *epoch = header.leader_epoch.max(*epoch);
                     segment.batches += 1;
                     segment.records += match self.depth {
                         Depth::Describe => u64::try_from(header.record_count).unwrap_or(0),
@@ -252,48 +269,5 @@ fn time_index(
             break;
         }
     }
-    Ok(())
-}
-
-fn epochs(disk: &Arc<dyn Disk>, directory: &str, report: &mut PartitionReport) -> Result<(), StorageError> {
-    let epochs = LeaderEpochs::read(&**disk, directory)?;
-    let path = join(directory, crate::leader_epochs::FILE);
-    if let Some(last) = epochs.last_start().filter(|start| *start > report.end) {
-        report.find(&path, None, format!("an epoch begins at {last}, behind the log's end {}", report.end));
-    }
-    Ok(())
-}
-
-/// Snapshots, share state, and what does not belong here.
-fn others(
-    disk: &Arc<dyn Disk>,
-    directory: &str,
-    depth: Depth,
-    report: &mut PartitionReport,
-) -> Result<(), StorageError> {
-    let mut state: BTreeMap<u64, u64> = BTreeMap::new();
-    for entry in disk.list(directory).doing("list", directory)? {
-        let path = join(directory, &entry.name);
-        let read =
-            || disk.read(&path).doing("read", &path).map(|bytes| Bytes::from(bytes.unwrap_or_default()));
-        if let Some(group) = event_log::name_of(&entry.name) {
-            *state.entry(group).or_default() += entry.len;
-            if depth == Depth::Verify {
-                match event_log::whole(&read()?, &path) {
-                    Ok(None) => {}
-                    Ok(Some(position)) => {
-                        report.find(&path, Some(position), "no valid frame; the tail is torn");
-                    }
-                    Err(error) => report.find(&path, None, error.to_string()),
-                }
-            }
-        } else if base_of(&entry.name, snapshot::SNAPSHOT).is_some()
-            && depth == Depth::Verify
-            && snapshot::decode(&read()?).is_none()
-        {
-            report.find(&path, None, "is no producer snapshot of version 1, or damaged");
-        }
-    }
-    report.share_state = state.into_iter().collect();
     Ok(())
 }

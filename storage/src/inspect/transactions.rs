@@ -11,12 +11,16 @@ use crate::disk::{Disk, join};
 use crate::error::{IoContext, StorageError};
 use crate::index::txn;
 use crate::segment::file_name;
-use crate::transactions::Marker;
+use crate::transactions::{AbortedTransaction, Marker};
 
 /// The transactions of a log, batch by batch.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
+    /// From here on every batch is there that ever was: nothing was compacted or deleted.
+    exact_from: Offset,
     open: BTreeMap<i64, Open>,
+    /// Each producer's last marker.
+    ended: BTreeMap<i64, Offset>,
     /// The abort markers of the segment that is looked at.
     aborts: BTreeMap<Offset, Abort>,
 }
@@ -31,6 +35,10 @@ struct Open {
 #[derive(Debug)]
 struct Abort {
     producer: i64,
+    /// The first batch of the transaction that is left.
+    first: Option<Offset>,
+    /// The producer's marker before this one: the transaction began behind it.
+    before: Option<Offset>,
     /// What of the log must be left out for it begins here.
     first_record: Option<Offset>,
     /// How far the log was decided then, at most.
@@ -39,6 +47,11 @@ struct Abort {
 }
 
 impl Transactions {
+    /// Those of a log of which everything from `exact_from` on is there as it was written.
+    pub(super) fn new(exact_from: Offset) -> Self {
+        Self { exact_from, ..Self::default() }
+    }
+
     /// Notes a batch, in offset order; of a control batch what it says.
     pub(super) fn note(&mut self, header: &BatchHeader, marker: Option<Marker>) {
         if header.producer_id < 0 {
@@ -58,10 +71,13 @@ impl Transactions {
             return;
         }
         let ended = self.open.remove(&header.producer_id);
+        let before = self.ended.insert(header.producer_id, header.base);
         if let Marker::Abort(_) = marker {
             let others = self.open.values().map(|open| open.first);
             let abort = Abort {
                 producer: header.producer_id,
+                first: ended.map(|open| open.first),
+                before,
                 first_record: ended.and_then(|open| open.first_record),
                 stable_max: others.min().unwrap_or(header.next()),
                 is_indexed: false,
@@ -108,13 +124,7 @@ impl Transactions {
                 continue;
             };
             abort.is_indexed = true;
-            if let Some(first) = abort.first_record.filter(|first| *first < named.first) {
-                let what =
-                    format!("producer {producer} began at {}, its record at {first} is void", named.first);
-                report.find(&path, at, what);
-            }
-            if named.last_stable > abort.stable_max {
-                let what = format!("was not stable up to {}, but to {}", named.last_stable, abort.stable_max);
+            for what in abort.contradictions(&named, self.exact_from) {
                 report.find(&path, at, what);
             }
         }
@@ -131,5 +141,32 @@ impl Transactions {
     /// First offset of the earliest transaction that is open.
     pub(super) fn first_open(&self) -> Option<Offset> {
         self.open.values().map(|open| open.first).min()
+    }
+}
+
+impl Abort {
+    /// What an entry says else than the batches. Of what was compacted or deleted they do not tell; but the transaction
+    /// cannot begin before another one of the producer ended, nor behind a batch of its own.
+    fn contradictions(&self, named: &AbortedTransaction, exact_from: Offset) -> Vec<String> {
+        let mut found = Vec::new();
+        let producer = self.producer;
+        let is_exact = named.first >= exact_from;
+        match (self.first, self.before) {
+            (_, Some(before)) if named.first <= before => found.push(format!(
+                "producer {producer} ended a transaction at {before}, this one cannot begin at {}",
+                named.first
+            )),
+            (Some(first), _) if named.first > first || (is_exact && named.first != first) => found.push(
+                format!("the transaction of producer {producer} began at {first}, not at {}", named.first),
+            ),
+            (None, _) if is_exact => found
+                .push(format!("the transaction of producer {producer} has no batch from {} on", named.first)),
+            _ => {}
+        }
+        let (stable, most) = (named.last_stable, self.stable_max);
+        if stable > most || (stable >= exact_from && stable != most) {
+            found.push(format!("was not stable up to {stable}, but to {most}"));
+        }
+        found
     }
 }

@@ -47,14 +47,26 @@ impl PartitionLog {
             self.abandon_cleaned(new.base());
             return Ok(false);
         }
-        for suffix in FILES {
-            let name = join(&self.directory, &file_name(new.base(), suffix));
-            match self.disk.rename(&format!("{name}{CLEANED}"), &format!("{name}{SWAP}")) {
-                Err(error) if suffix == txn::SUFFIX && error.kind() == io::ErrorKind::NotFound => {}
-                renamed => renamed.doing("rename a compacted file of", &self.directory)?,
+        if let Err(error) = self.name_swap(new.base()) {
+            // What is named by now must not get into a later swap.
+            if let Err(second) = remove_swap(&*self.disk, &self.directory, new.base()) {
+                tracing::error!(log = self.directory, %second, "cannot take a swap back, log is closed for writing");
+                self.poisoned = true;
             }
+            return Err(error).doing("rename a compacted file of", &self.directory);
         }
         Ok(true)
+    }
+
+    fn name_swap(&self, base: Offset) -> io::Result<()> {
+        for suffix in FILES {
+            let name = join(&self.directory, &file_name(base, suffix));
+            match self.disk.rename(&format!("{name}{CLEANED}"), &format!("{name}{SWAP}")) {
+                Err(error) if suffix == txn::SUFFIX && error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
+        }
+        Ok(())
     }
 
     /// Replaces the old segments. False where they are not what they were: the new one is removed.

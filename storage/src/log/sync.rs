@@ -131,7 +131,7 @@ impl PartitionLog {
     /// Syncs all files but the active log, here and now.
     pub(super) fn sync_files(&mut self) -> Result<(), StorageError> {
         if let Err(error) = self.dirty.files.drain(..).try_for_each(|file| file.sync_data()) {
-            tracing::error!(log = self.directory, %error, "sync failed, log is closed for writing");
+            tracing::error!(log = self.directory, %error, "sync failed, log is closed for writing; check the disk, make room where it is full, then restart");
             self.poisoned = true;
             return Err(StorageError::Poisoned);
         }

@@ -8,3 +8,4 @@ mod retention;
 mod times;
 mod transactions;
 mod transactions_model;
+mod txn_index;

@@ -1,15 +1,16 @@
 //! Transactions of a log: how far it is decided, which were taken back, and rebuilding what is known of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use records::ids::Offset;
 
 use super::{LogSlice, PartitionLog};
 use crate::batch_header::BatchHeader;
 use crate::error::{IoContext, ReadError, StorageError};
-use crate::options::{MARKER_BYTES_MAX, WALK_WINDOW_BYTES};
+use crate::options::{MARKER_BYTES_MAX, TXN_ENTRIES_CHECKED_MAX, WALK_WINDOW_BYTES};
 use crate::producer_state::ProducerState;
-use crate::segment::Segment;
+use crate::segment::{Place, Segment};
 use crate::transactions::{AbortedTransaction, Marker};
 use crate::walk::Step;
 
@@ -106,19 +107,99 @@ impl PartitionLog {
     /// Bases of the segments whose transaction indexes must be made anew: all from `from` on, and those that cannot be
     /// what belongs there.
     pub(super) fn stale_txn_indexes(&mut self, from: Offset) -> Result<BTreeSet<Offset>, StorageError> {
-        let behind: Vec<Offset> = self.segments.iter().skip(1).map(Segment::base).chain([self.end]).collect();
         let mut stale = BTreeSet::new();
-        for (segment, behind) in self.segments.iter_mut().zip(behind) {
-            if segment.base() >= from {
-                stale.insert(segment.base());
-            } else if segment.has_txn_index()
-                && !segment.txn_index_fits(behind).doing("read", &self.directory)?
-            {
-                tracing::warn!(log = segment.log_path(), "transaction index is damaged, rebuilding it");
-                stale.insert(segment.base());
+        let mut behind = self.end;
+        let mut left = TXN_ENTRIES_CHECKED_MAX;
+        // The newest first: they are read most, where there are more than are looked up.
+        for index in (0..self.segments.len()).rev() {
+            let segment = &mut self.segments[index];
+            let base = segment.base();
+            if base >= from {
+                stale.insert(base);
+            } else if segment.has_txn_index() {
+                let fits = segment.txn_index_fits(behind).doing("read", &self.directory)?;
+                if !fits || !self.aborted_stand_in_log(index, &mut left).doing("read", &self.directory)? {
+                    let log = self.segments[index].log_path();
+                    tracing::warn!(log, "transaction index is damaged, rebuilding it");
+                    stale.insert(base);
+                }
             }
+            behind = base;
         }
         Ok(stale)
+    }
+
+    /// Whether the entries of a segment's transaction index name batches that are what they must be: Kafka's format has no
+    /// CRC, and an entry that names another producer or range would hide committed records, or show aborted ones. Of
+    /// `left` entries at most, in all segments together. What was compacted or deleted, or cannot be read, is passed over.
+    fn aborted_stand_in_log(&mut self, index: usize, left: &mut usize) -> io::Result<bool> {
+        let entries = self.segments[index].aborted()?;
+        let checked = entries.len().min(*left);
+        *left -= checked;
+        let mut touched = BTreeSet::from([index]);
+        let mut ended = BTreeMap::new();
+        let mut stand = true;
+        for txn in &entries[entries.len() - checked..] {
+            let before: Option<Offset> = ended.insert(txn.producer, txn.last);
+            stand =
+                before.is_none_or(|before| before < txn.first) && self.aborted_stands(txn, &mut touched)?;
+            if !stand {
+                break;
+            }
+        }
+        touched.into_iter().for_each(|index| self.segments[index].close());
+        Ok(stand)
+    }
+
+    fn aborted_stands(
+        &mut self,
+        txn: &AbortedTransaction,
+        touched: &mut BTreeSet<usize>,
+    ) -> io::Result<bool> {
+        let of = |header: &BatchHeader| header.is_transactional() && header.producer_id == txn.producer;
+        let begins = |header: &BatchHeader| header.is_transactional() && !header.is_control();
+        // Compaction leaves a marker as long as there is an entry.
+        let is_marker =
+            |header: &BatchHeader, marker: Marker| of(header) && matches!(marker, Marker::Abort(_));
+        if !self.stands_at(txn.last, touched, is_marker)? {
+            return Ok(false);
+        }
+        let first_base = self.segments.first().map_or(self.end, Segment::base);
+        let exact_from = self.cleaned.max(first_base);
+        if txn.first >= exact_from
+            && !self.stands_at(txn.first, touched, |header, _| of(header) && begins(header))?
+        {
+            return Ok(false);
+        }
+        if txn.last_stable < exact_from || txn.last_stable == txn.last.next() {
+            return Ok(true);
+        }
+        // Another transaction was open, and began there.
+        self.stands_at(txn.last_stable, touched, |header, _| !of(header) && begins(header))
+    }
+
+    /// Whether a batch that begins at `offset` is what is wanted. Where none can be read there, or what can be read is
+    /// damaged, nothing speaks against it.
+    fn stands_at(
+        &mut self,
+        offset: Offset,
+        touched: &mut BTreeSet<usize>,
+        is_wanted: impl Fn(&BatchHeader, Marker) -> bool,
+    ) -> io::Result<bool> {
+        let Some(index) = self.segment_of(offset) else { return Ok(true) };
+        touched.insert(index);
+        let segment = &mut self.segments[index];
+        let Place::Batch(header, position) = segment.locate(offset, self.cleaned)? else { return Ok(true) };
+        let mut marker = Marker::Other;
+        if header.is_control() && header.size <= MARKER_BYTES_MAX {
+            let mut walk = segment.walk(position, MARKER_BYTES_MAX as usize)?;
+            marker = walk.whole(&header, position)?.map_or(Marker::Other, Marker::in_bytes);
+        }
+        if header.base == offset && is_wanted(&header, marker) {
+            return Ok(true);
+        }
+        let found = segment.walk(position, WALK_WINDOW_BYTES)?.checked().step()?;
+        Ok(!matches!(found, Step::Batch(..)))
     }
 
     /// Finds the aborted transactions whose markers stand from `from` to below `until`, out of an older snapshot than the

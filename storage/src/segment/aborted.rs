@@ -51,6 +51,11 @@ impl Segment {
         self.txns.collect(from, upper, found)
     }
 
+    /// All aborted transactions whose markers stand here.
+    pub(crate) fn aborted(&mut self) -> io::Result<Vec<AbortedTransaction>> {
+        self.txns.all()
+    }
+
     /// Whether the transaction index that was found can belong to the segment, which ends at `behind`. None at all is
     /// that of a segment without aborted transactions.
     pub(crate) fn txn_index_fits(&mut self, behind: Offset) -> io::Result<bool> {

@@ -242,6 +242,7 @@ impl World {
         let model = &self.models[index];
         let (name, partition, end) = (model.name.clone(), model.id.index, model.end);
         let (directory, is_off) = (model.directory(), model.indexes_are_off);
+        let epochs_are_off = model.epochs_are_off;
         if self.sim.list(&directory).is_err() {
             ensure!(end == model.start, Lost, "{directory}: there is no directory, with an end of {end}");
             return Ok(());
@@ -250,6 +251,9 @@ impl World {
         let report = inspect(&disk, &name, partition, Depth::Verify);
         ensure!(report.is_ok(), Index, "{directory}: cannot be inspected: {report:?}");
         let Ok(report) = report else { return Ok(()) };
+        let is_of_epochs =
+            |finding: &storage::inspect::Finding| finding.path.ends_with("/leader-epoch-checkpoint");
+        self.models[index].epochs_are_off &= report.findings.iter().any(is_of_epochs);
         let counts = |finding: &&storage::inspect::Finding| {
             // One that a power cut has torn stays until it would be used.
             let is_snapshot = finding.path.ends_with(".snapshot");
@@ -263,7 +267,9 @@ impl World {
             });
             // A torn key index is noticed, and dropped, when somebody asks it.
             let is_keys = finding.path.ends_with(".keyindex");
-            let is_known = is_keys || (is_off && finding.path.ends_with("index"));
+            let is_known = is_keys
+                || (is_off && finding.path.ends_with("index"))
+                || (epochs_are_off && is_of_epochs(finding));
             !(is_snapshot || is_older || is_known || report.segments.is_empty())
         };
         let finding = report.findings.iter().find(counts);

@@ -126,6 +126,8 @@ pub(crate) struct LogModel {
     pub(crate) times_are_off: bool,
     /// An index was damaged in a way that nothing can tell without reading the log.
     pub(crate) indexes_are_off: bool,
+    /// The file of leader epochs was spoiled, or the log start that it must fit: it is written anew with the next sync.
+    pub(crate) epochs_are_off: bool,
     /// How the lives since it was last open have ended.
     pub(crate) ending: Option<Ending>,
     /// Sync jobs in the order they were taken.
@@ -160,6 +162,7 @@ impl LogModel {
             knows_five_from: 0,
             times_are_off: false,
             indexes_are_off: false,
+            epochs_are_off: false,
             ending: None,
             jobs: VecDeque::new(),
             delete_retention_ms: config_retention,

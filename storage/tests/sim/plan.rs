@@ -40,6 +40,7 @@ impl Plan {
             dedupe_bytes: random.pick(&[1024, 2048, 65_536]),
             dedupe_load: 0.9,
             io_bytes: random.pick(&[256, 4096]),
+            backoff_ms: 15_000,
             seed: random.below(1 << 32),
         };
         Self {

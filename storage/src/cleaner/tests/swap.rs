@@ -320,6 +320,51 @@ fn r08_a_full_disk_puts_compaction_off() {
 }
 
 #[test]
+fn r08_wherever_the_disk_is_full_compaction_goes_on_once_there_is_room() {
+    let mut full = 0;
+    for room in (0..1500).step_by(20) {
+        let mut world = filled(1, LogConfig { file_delete_delay_ms: 60_000, ..roomy() });
+        world.sim.set_capacity(world.sim.used() + room);
+        let mut now_ms = NOW;
+        for _ in 0..3 {
+            assert!(clean_once(&mut world, now_ms, STEP_BYTES) || full > 0);
+            let facts = world.logs().cleaning_facts(partition(0)).unwrap();
+            assert_eq!(facts.uncleanable, None, "room for {room} bytes");
+            full += usize::from(facts.runs == 0);
+            now_ms += 15_000;
+        }
+        world.sim.set_capacity(u64::MAX);
+        clean(&mut world, now_ms);
+        assert_eq!(read(&mut world), left(), "room for {room} bytes");
+        world.stop();
+        let report = crate::inspect::inspect(&world.disk(), "t", 0, crate::inspect::Depth::Verify).unwrap();
+        assert_eq!(report.findings, [], "room for {room} bytes");
+    }
+    assert!(full > 10, "{full}");
+}
+
+#[test]
+fn r08_a_full_disk_is_tried_again_after_the_backoff_and_no_sooner() {
+    let options = crate::Options {
+        cleaner: crate::CleanerOptions { backoff_ms: 3000, ..crate::CleanerOptions::default() },
+        ..crate::Options::default()
+    };
+    let mut world = World::with_options(1, LogConfig { file_delete_delay_ms: 60_000, ..roomy() }, options);
+    for round in 0..20 {
+        put(&mut world, ["a", "b"][round % 2], "v");
+    }
+    roll(&mut world);
+    world.sim.set_capacity(world.sim.used());
+    assert!(clean_once(&mut world, NOW, STEP_BYTES));
+    for (at_ms, is_due) in [(0, false), (2999, false), (3000, true), (5999, false), (6000, true)] {
+        assert_eq!(clean_once(&mut world, NOW + at_ms, STEP_BYTES), is_due, "{at_ms}");
+    }
+    world.sim.set_capacity(u64::MAX);
+    assert_eq!(clean(&mut world, NOW + 9000), 1);
+    assert_eq!(read(&mut world).len(), 2);
+}
+
+#[test]
 fn a_log_that_cannot_be_compacted_is_left_alone_and_others_go_on() {
     let mut world = filled(1, roomy());
     world.open(1);

@@ -15,6 +15,8 @@ use crate::testing::{NOW, TOPIC, World, partition};
 use crate::{DataDir, LogConfig, LogFacts, Logs, Metadata, Options, Origin};
 
 pub(super) const ID: TopicId = TopicId([9; 16]);
+/// An orderly stop writes it, with or without a line.
+pub(super) const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const METADATA_FILE: &str = "__cluster_metadata-0/00000000000000000000.log";
 
 /// Metadata records, framed as Kafka does it.
@@ -107,6 +109,9 @@ impl Kafka {
         let stopped = Stopped { sim: Arc::clone(&self.world.sim), config: self.world.config.clone() };
         stopped.disk().create_dir(METADATA_LOG).unwrap();
         stopped.write(METADATA_FILE, &metadata_batch(0, records));
+        if stopped.disk().read_len(LOG_STARTS).unwrap().is_none() {
+            stopped.write(LOG_STARTS, b"0\n0\n");
+        }
         stopped
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use records::ids::TopicId;
 
-use super::kafka::{ID, Kafka, Stopped, Target, record};
+use super::kafka::{ID, Kafka, LOG_STARTS, Stopped, Target, record};
 use crate::disk::Disk;
 use crate::import::{ImportError, Source};
 use crate::testing::{TOPIC, batch};
@@ -81,6 +81,79 @@ fn p25_unreadable_checkpoints_epochs_and_snapshots_are_refused() {
         let text = refused(&stopped);
         assert!(text.contains(what) && text.contains(file), "{file}: {text}");
     }
+}
+
+const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+
+#[test]
+fn p25_records_without_a_high_watermark_are_refused_by_name() {
+    // None of the partition; of none; what a start makes; no file at all.
+    let texts: [Option<&[u8]>; 4] = [Some(b"0\n1\nother 0 30\n"), Some(b"0\n0\n"), Some(b""), None];
+    for (number, text) in texts.into_iter().enumerate() {
+        let stopped = thirty_records();
+        stopped.disk().remove_file(HIGH_WATERMARKS).unwrap();
+        if let Some(text) = text {
+            stopped.write(HIGH_WATERMARKS, text);
+        }
+        let told = refused(&stopped);
+        assert!(
+            told.contains("/kafka/replication-offset-checkpoint has no line for partition 0 of topic t"),
+            "{told}"
+        );
+        // A young partition of a broker that died has none either, where there are others.
+        stopped.disk().remove_file(".kafka_cleanshutdown").unwrap();
+        let target = Target::new();
+        let imported = stopped.import_as(&target, true);
+        if number == 0 {
+            imported.unwrap();
+            assert_eq!(target.start().bounds(), (0, 0));
+        } else {
+            let told = imported.unwrap_err().to_string();
+            assert!(told.contains("has no line for partition 0"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn p25_a_partition_without_records_needs_no_high_watermark() {
+    let stopped = Kafka::new().stop();
+    stopped.disk().create_dir("t-0").unwrap();
+    stopped.write(LOG, b"");
+    stopped.disk().remove_file(HIGH_WATERMARKS).unwrap();
+    let target = Target::new();
+    stopped.import(&target).unwrap();
+    assert_eq!(target.start().bounds(), (0, 0));
+}
+
+#[test]
+fn p25_without_the_file_of_log_starts_nothing_is_taken() {
+    let mut kafka = Kafka::new();
+    for _ in 0..3 {
+        kafka.append(batch(10));
+    }
+    kafka.world.logs().delete_records(crate::testing::partition(0), records::ids::Offset(15)).unwrap();
+    let stopped = kafka.stop();
+    let written = stopped.read(LOG_STARTS);
+    assert_eq!(written, b"0\n1\nt 0 15\n");
+    stopped.disk().create(LOG_STARTS).unwrap();
+    assert!(
+        refused(&stopped).contains("/kafka/log-start-offset-checkpoint is empty, deleted records would rise")
+    );
+    stopped.disk().remove_file(LOG_STARTS).unwrap();
+    assert!(
+        refused(&stopped)
+            .contains("/kafka/log-start-offset-checkpoint is missing, deleted records would rise")
+    );
+    stopped.disk().remove_file(".kafka_cleanshutdown").unwrap();
+    let error = stopped.open(true).unwrap_err().to_string();
+    assert!(error.contains("is missing, deleted records would rise again"), "{error}");
+    // A broker that died before it wrote one.
+    stopped.disk().create(LOG_STARTS).unwrap();
+    stopped.open(true).unwrap();
+    stopped.write(LOG_STARTS, &written);
+    let target = Target::new();
+    stopped.import_as(&target, true).unwrap();
+    assert_eq!(target.start().bounds(), (15, 30));
 }
 
 #[test]

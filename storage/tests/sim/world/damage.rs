@@ -93,9 +93,11 @@ impl World {
         if !matches!(self.sim.read(path), Ok(Some(_))) {
             return;
         }
+        self.models[index].epochs_are_off |= path == epochs;
         if path == LOG_START {
             for model in &mut self.models {
                 model.epochs_from = model.epochs_from.max(model.start);
+                model.epochs_are_off = true;
                 if model.live().first().is_none_or(|first| first.next() > model.synced) {
                     // Nothing else tells where a log ended that holds nothing durable.
                     model.synced = 0;
