@@ -84,8 +84,13 @@ impl Logs {
             let Some((topic, index)) = parse_directory(&entry.name).filter(|_| entry.is_dir) else {
                 continue;
             };
+            // What a checkpoint speaks of was ours, and a new topic of that name must not get what it says.
+            let name = (topic.to_owned(), index);
+            let is_named = [&self.recovery_points, &self.log_starts, &self.cleaned, &self.holes]
+                .iter()
+                .any(|offsets| offsets.contains_key(&name));
             let looked = stored_topic_id(disk, &entry.name)
-                .and_then(|id| Ok((id, id.is_some() || has_files(disk, &entry.name)?)));
+                .and_then(|id| Ok((id, id.is_some() || is_named || has_files(disk, &entry.name)?)));
             match looked {
                 Ok((topic_id, true)) => {
                     found.push(FoundPartition { topic: topic.to_owned(), index, topic_id });
