@@ -3,9 +3,10 @@
 //! Every batch is validated here, in one pass and without state; then the shard takes all of the request in one
 //! command. Both happen in the order of the connection; the wait for the disk does not hold up what comes behind. v8
 //! tells which records were refused (KIP-467), v13 names topics by id (KIP-516). A partition that is named twice has
-//! one entry and stores the later batch. Where `compression.type` names another codec than the batch's, its payload is packed
-//! anew behind the validation, on a thread that may take its time. With acks 0 there is no answer, and an error closes the connection. Left
-//! out: transactions, so a transactional batch is refused for good (53); `timeout_ms`, since there are no followers.
+//! one entry and stores the later batch. Where `compression.type` names another codec than the batch's, its payload is
+//! packed anew behind the validation, on a thread that may take its time. With acks 0 there is no answer, an error closes
+//! the connection, and the next request waits until it is stored. Left out: transactions, so a transactional batch is
+//! refused for good (53); `timeout_ms`, since there are no followers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -67,14 +68,20 @@ pub async fn handle(cx: &RequestContext, request: ProduceRequest) -> Result<Serv
         return Ok(Served::Later(Box::pin(async move { finish(answer, silent) })));
     }
     let pending = cx.broker.shard.submit(Command::Produce(Produce { acks, parts })).await?;
-    Ok(Served::Later(Box::pin(async move {
+    let stored = async move {
         let results = match pending.reply().await? {
             Reply::Produced(results) => results,
             other => unreachable!("a produce command is answered by {other:?}"),
         };
         drop(memory);
         finish(answer(fates, results), silent)
-    })))
+    };
+    if silent {
+        // Nothing tells the client when it is stored, so whatever it asks next must find it there.
+        let outcome = stored.await;
+        return Ok(Served::Later(Box::pin(async move { outcome })));
+    }
+    Ok(Served::Later(Box::pin(stored)))
 }
 
 fn finish(
