@@ -37,21 +37,16 @@ impl LeaderEpochs {
 
     /// What the file must say, when something changed since this was asked last.
     pub(crate) fn take_text(&mut self) -> Option<String> {
-        let text = self.unwritten();
-        self.dirty = false;
-        text
+        std::mem::take(&mut self.dirty).then(|| self.text())
     }
 
-    /// What the file must say, when it may say something else.
-    pub(crate) fn unwritten(&self) -> Option<String> {
-        if !self.dirty {
-            return None;
-        }
+    /// What the file must say.
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("0\n{}\n", self.entries.len());
         for entry in &self.entries {
             writeln!(text, "{} {}", entry.epoch, entry.start).expect("a string takes every write");
         }
-        Some(text)
+        text
     }
 
     /// Notes that a batch of `epoch` begins at `start`; only the first one of an epoch changes anything.

@@ -142,9 +142,10 @@ impl PartitionLog {
         &mut self.dirty
     }
 
-    /// Writes the epochs down here and now. They go with the next sync too: one that is under way may tell of fewer.
+    /// Writes the epochs down here and now, whatever a sync was told of them: it may not have run. They go with the next one
+    /// too, since one that is under way may tell of fewer.
     pub(crate) fn write_epochs(&self) -> Result<(), StorageError> {
-        let Some(text) = self.epochs.unwritten() else { return Ok(()) };
+        let text = self.epochs.text();
         let path = join(&self.directory, leader_epochs::FILE);
         self.disk.write_atomic(&path, text.as_bytes()).doing("write", &path)
     }
