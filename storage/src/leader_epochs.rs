@@ -27,12 +27,17 @@ pub(crate) struct LeaderEpochs {
 }
 
 impl LeaderEpochs {
-    /// Reads the file; a missing or unreadable one is empty.
+    /// Reads the file; a missing or unreadable one is empty, and an unreadable one is to be written again.
     pub(crate) fn read(disk: &dyn Disk, directory: &str) -> Result<Self, StorageError> {
         let path = join(directory, FILE);
-        let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
-        let entries = std::str::from_utf8(&bytes).ok().and_then(parse).unwrap_or_default();
-        Ok(Self { entries, dirty: false })
+        let Some(bytes) = disk.read(&path).doing("read", &path)? else { return Ok(Self::default()) };
+        let entries = std::str::from_utf8(&bytes).ok().and_then(parse);
+        Ok(Self { dirty: entries.is_none(), entries: entries.unwrap_or_default() })
+    }
+
+    /// Whether the file must say something else than it did.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty
     }
 
     /// What the file must say, when something changed since this was asked last.

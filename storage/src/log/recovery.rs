@@ -145,6 +145,7 @@ impl PartitionLog {
         self.changed = !left.clean || recovered_from.is_some();
         let is_recovered = self.changed;
         self.epochs = LeaderEpochs::read(&*self.disk, &self.directory)?;
+        let is_unreadable = self.epochs.is_dirty();
         let mut taken = TakenOut::default();
         let checked = match (left.clean, recovered_from) {
             (true, None) => Checked { segment: self.end, from: self.end },
@@ -182,7 +183,7 @@ impl PartitionLog {
         // Not before: they may tell what no snapshot does.
         self.remove_segments_below_start()?;
         self.epochs.truncate_from(self.log_start);
-        if is_cut {
+        if is_cut || is_unreadable {
             self.write_epochs()?;
         }
         match self.epochs.latest() {
