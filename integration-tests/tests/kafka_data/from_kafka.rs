@@ -8,6 +8,7 @@ use std::time::Duration;
 use integration_tests::broker_process::{BrokerProcess, binary};
 use integration_tests::foreign::ApacheKafka;
 use integration_tests::process::{Finished, run};
+use integration_tests::real_time::wait_until;
 use records::Batches;
 use tempfile::TempDir;
 
@@ -184,10 +185,15 @@ fn partitions(topic: &str) -> i32 {
 
 #[test]
 fn p25_a_running_broker_and_one_that_was_killed_are_refused() {
-    let Some(mut kafka) = ApacheKafka::start("") else { return };
+    let often = "replica.high.watermark.checkpoint.interval.ms=100";
+    let Some(mut kafka) = ApacheKafka::start(often) else { return };
     let tools = kafka.tools().clone();
     tool(&tools, &kafka.bootstrap(), "topics --create --topic t");
     fill::numbered(&kafka.bootstrap(), "t", 10);
+    // Without a single high watermark nothing can be taken of a broker that was killed.
+    let checkpoint = kafka.log_dir().join("replication-offset-checkpoint");
+    let is_written = || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains("t 0 "));
+    assert!(wait_until(Duration::from_secs(30), is_written), "Kafka writes its high watermarks");
     let work = TempDir::new().expect("a temporary folder can be made");
     let target = work.path().join("data");
     let dir = kafka.log_dir();
