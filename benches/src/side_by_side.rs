@@ -9,9 +9,9 @@ use integration_tests::broker_process::BrokerProcess;
 use integration_tests::foreign::{ApacheKafka, KafkaTools};
 use integration_tests::process::cpu_time;
 use integration_tests::real_time::wait_until;
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
-use kafka_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, TopicName};
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::messages::DeleteTopicsRequest;
+
+use crate::requests;
 
 /// Turns of each broker where `SLUICE_BENCH_TURNS` does not say otherwise.
 const TURNS: usize = 5;
@@ -114,25 +114,15 @@ impl Broker {
             Durability::Written => self.written,
             Durability::Synced => self.synced,
         };
-        let configs = durable.iter().chain(&[("file.delete.delay.ms", "0")]).map(|(name, value)| {
-            CreatableTopicConfig::default()
-                .with_name(StrBytes::from_static_str(name))
-                .with_value(Some(StrBytes::from_static_str(value)))
-        });
-        let topic = CreatableTopic::default()
-            .with_name(name(topic))
-            .with_num_partitions(partitions)
-            .with_replication_factor(1)
-            .with_configs(configs.collect());
-        let request = CreateTopicsRequest::default().with_timeout_ms(60_000).with_topics(vec![topic]);
-        let answer = ApiClient::connect(&self.bootstrap).call(7, &request);
-        assert_eq!(answer.topics[0].error_code, 0, "{}: {:?}", self.name, answer.topics[0].error_message);
+        let configs: Vec<_> = durable.iter().chain(&[("file.delete.delay.ms", "0")]).copied().collect();
+        requests::create(&self.bootstrap, topic, partitions, &configs);
     }
 
     /// Deletes a topic and waits until its files are gone: unlinking is work that the next turn must not pay for.
     pub fn delete(&self, topic: &str) {
-        let request =
-            DeleteTopicsRequest::default().with_timeout_ms(60_000).with_topic_names(vec![name(topic)]);
+        let request = DeleteTopicsRequest::default()
+            .with_timeout_ms(60_000)
+            .with_topic_names(vec![requests::name(topic)]);
         let answer = ApiClient::connect(&self.bootstrap).call(5, &request);
         assert_eq!(answer.responses[0].error_code, 0, "{} deletes {topic}", self.name);
         let gone = wait_until(CHANGE_LIMIT, || {
@@ -150,10 +140,6 @@ impl Broker {
         let done = work();
         (done, cpu_time(self.id).saturating_sub(before))
     }
-}
-
-fn name(topic: &str) -> TopicName {
-    TopicName(StrBytes::from_string(topic.to_owned()))
 }
 
 /// Prints a figure of both brokers, median, least and most, and the ratio of the medians.

@@ -8,11 +8,6 @@ use std::path::{Path, PathBuf};
 
 use broker::config::Config;
 use broker::start;
-use kafka_protocol::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
-use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
-use kafka_protocol::messages::{GroupId, OffsetCommitRequest, OffsetFetchRequest, TopicName};
 use records::batch::BatchBuilder;
 use records::ids::Offset;
 use records::{Codec, TimestampType};
@@ -20,44 +15,26 @@ use records::{Codec, TimestampType};
 #[path = "common/client.rs"]
 mod client;
 mod common;
+#[path = "common/offsets.rs"]
+mod offsets;
 #[path = "common/share.rs"]
 mod share;
 
-use client::{Client, text};
+use client::Client;
 use common::Server;
+use offsets::{commit, committed};
 use share::{ACCEPT, Member, PATIENT, Setup, produce_to};
 
 /// Longer than any of this takes.
 const ROUNDS_MAX: usize = 2_000;
 
-async fn commit(client: &mut Client, offset: i64) {
-    let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
-    let topic =
-        OffsetCommitRequestTopic::default().with_name(TopicName(text("t"))).with_partitions(vec![partition]);
-    let request = OffsetCommitRequest::default()
-        .with_group_id(GroupId(text("plain")))
-        .with_generation_id_or_member_epoch(-1)
-        .with_topics(vec![topic]);
+/// Commits, once the coordinator has loaded.
+async fn commit_loaded(client: &mut Client, offset: i64) {
     for _ in 0..10_000 {
-        match client.call(8, &request).await.topics[0].partitions[0].error_code {
+        match commit(client, offset).await {
             0 => return,
             code => assert!(matches!(code, 14..=16), "{code}"),
         }
-    }
-    panic!("the coordinator does not load");
-}
-
-async fn committed(client: &mut Client) -> i64 {
-    let topic =
-        OffsetFetchRequestTopic::default().with_name(TopicName(text("t"))).with_partition_indexes(vec![0]);
-    let request =
-        OffsetFetchRequest::default().with_group_id(GroupId(text("plain"))).with_topics(Some(vec![topic]));
-    for _ in 0..10_000 {
-        let answer = client.call(7, &request).await;
-        if answer.error_code == 0 {
-            return answer.topics[0].partitions[0].committed_offset;
-        }
-        assert_eq!(answer.error_code, 14);
     }
     panic!("the coordinator does not load");
 }
@@ -99,7 +76,7 @@ async fn all_done(order: &str) -> Setup {
     let mut member = setup.joined("a").await;
     let all: Vec<_> = (0..100).map(|offset| (offset, 1)).collect();
     assert_eq!(take(&mut member, 100).await, all);
-    commit(&mut Client::new(&setup.server).await, 100).await;
+    commit_loaded(&mut Client::new(&setup.server).await, 100).await;
     setup
 }
 

@@ -7,12 +7,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use coordinator::command::{Acks, Command, Produce};
 use coordinator::reply::Reply;
+use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
-use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
-use kafka_protocol::messages::{FetchRequest, GroupId, OffsetCommitRequest, OffsetFetchRequest, TopicName};
 use records::Codec;
 use records::batch::BatchView;
 use uuid::Uuid;
@@ -20,41 +16,18 @@ use uuid::Uuid;
 #[path = "common/client.rs"]
 mod client;
 mod common;
+#[path = "common/offsets.rs"]
+mod offsets;
 #[path = "common/produce.rs"]
 mod produce;
 #[path = "common/share.rs"]
 mod share;
 
-use client::{Client, text};
+use client::Client;
 use common::Server;
+use offsets::{commit, committed};
 use produce::{batch, edited, end, numbered, offset_for, produce, stored, with_attributes};
 use share::{ACCEPT, ALL, Fetch, PATIENT, Setup};
-
-async fn commit(client: &mut Client, offset: i64) -> i16 {
-    let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
-    let topic =
-        OffsetCommitRequestTopic::default().with_name(TopicName(text("t"))).with_partitions(vec![partition]);
-    let request = OffsetCommitRequest::default()
-        .with_group_id(GroupId(text("plain")))
-        .with_generation_id_or_member_epoch(-1)
-        .with_topics(vec![topic]);
-    client.call(8, &request).await.topics[0].partitions[0].error_code
-}
-
-async fn committed(client: &mut Client) -> i64 {
-    let topic =
-        OffsetFetchRequestTopic::default().with_name(TopicName(text("t"))).with_partition_indexes(vec![0]);
-    let request =
-        OffsetFetchRequest::default().with_group_id(GroupId(text("plain"))).with_topics(Some(vec![topic]));
-    for _ in 0..10_000 {
-        let answer = client.call(7, &request).await;
-        if answer.error_code == 0 {
-            return answer.topics[0].partitions[0].committed_offset;
-        }
-        assert_eq!(answer.error_code, 14);
-    }
-    panic!("the coordinator does not load");
-}
 
 /// Appends a batch as it is, past the handler: clients cannot write transactions yet.
 async fn append(server: &Server, batch: Bytes) {

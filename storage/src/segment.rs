@@ -502,7 +502,6 @@ impl Segment {
         if from >= self.size.max(1) {
             return Ok(None);
         }
-        let mut largest = self.largest()?;
         let mut walk = self.walk(from, WALK_WINDOW_BYTES)?.checked();
         walk = match indexed {
             None => walk.expecting(self.base, cleaned),
@@ -516,16 +515,13 @@ impl Segment {
                         return Ok(None);
                     }
                     first = false;
-                    if header.max_timestamp > largest.timestamp && !header.is_emptied() {
-                        largest = Largest { timestamp: header.max_timestamp, last: header.last() };
-                    }
+                    self.note_largest(&header)?;
                     next = header.next();
                 }
                 Step::End => break,
                 Step::Broken(_) => return Ok(None),
             }
         }
-        self.largest = Some(largest);
         self.since_index = self.size - from;
         Ok(Some(next))
     }

@@ -7,13 +7,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use benches::requests::produce;
 use benches::side_by_side::{Broker, Durability, Pair, print};
 use benches::workload::batch;
 use integration_tests::api_client::ApiClient;
 use integration_tests::real_time::{Stopwatch, pause};
-use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{ProduceRequest, TopicName};
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::messages::ProduceRequest;
 use records::Codec;
 
 /// How long a turn takes.
@@ -97,12 +96,5 @@ fn acknowledge(client: &mut ApiClient, request: &ProduceRequest) -> u64 {
 }
 
 fn request(topic: &str, partitions: std::ops::Range<i32>) -> ProduceRequest {
-    let records = batch(Codec::None, 1, 1, 1024);
-    let parts = partitions
-        .map(|index| PartitionProduceData::default().with_index(index).with_records(Some(records.clone())))
-        .collect();
-    let topic = TopicProduceData::default()
-        .with_name(TopicName(StrBytes::from_string(topic.to_owned())))
-        .with_partition_data(parts);
-    ProduceRequest::default().with_acks(-1).with_timeout_ms(30_000).with_topic_data(vec![topic])
+    produce(topic, partitions, &batch(Codec::None, 1, 1, 1024), -1)
 }

@@ -9,14 +9,11 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
+use benches::requests::{create, produce};
 use benches::workload::batch;
 use integration_tests::api_client::ApiClient;
 use integration_tests::broker_process::BrokerProcess;
 use integration_tests::real_time::{Stopwatch, pause};
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
-use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{CreateTopicsRequest, ProduceRequest, TopicName};
-use kafka_protocol::protocol::StrBytes;
 use records::Codec;
 
 const PARTITIONS: i32 = 1_000;
@@ -33,7 +30,7 @@ fn main() {
         std::env::var("SLUICE_BENCH_GB").ok().and_then(|count| count.parse().ok()).unwrap_or(GIGABYTES);
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     let mut broker = BrokerProcess::start_on(&dir.path().join("data"), &[]);
-    create(&broker);
+    create(broker.bootstrap(), "t", PARTITIONS, &[("flush.policy", "os")]);
     let empty = broker.resident_bytes();
     let written = fill(&broker, gigabytes * 1_000_000_000);
     println!(
@@ -90,20 +87,6 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn create(broker: &BrokerProcess) {
-    let config = CreatableTopicConfig::default()
-        .with_name(StrBytes::from_static_str("flush.policy"))
-        .with_value(Some(StrBytes::from_static_str("os")));
-    let topic = CreatableTopic::default()
-        .with_name(TopicName(StrBytes::from_static_str("t")))
-        .with_num_partitions(PARTITIONS)
-        .with_replication_factor(1)
-        .with_configs(vec![config]);
-    let request = CreateTopicsRequest::default().with_timeout_ms(60_000).with_topics(vec![topic]);
-    let answer = ApiClient::connect(broker.bootstrap()).call(7, &request);
-    assert_eq!(answer.topics[0].error_code, 0);
-}
-
 /// Spreads that many bytes over all partitions, in batches of half a MiB.
 fn fill(broker: &BrokerProcess, bytes: u64) -> u64 {
     let records = batch(Codec::None, 500, 100, 1_000);
@@ -115,16 +98,7 @@ fn fill(broker: &BrokerProcess, bytes: u64) -> u64 {
                 let mut client = ApiClient::connect(broker.bootstrap());
                 for _ in 0..rounds {
                     for index in (writer..PARTITIONS).step_by(WRITERS as usize) {
-                        let part = PartitionProduceData::default()
-                            .with_index(index)
-                            .with_records(Some(records.clone()));
-                        let topic = TopicProduceData::default()
-                            .with_name(TopicName(StrBytes::from_static_str("t")))
-                            .with_partition_data(vec![part]);
-                        let request = ProduceRequest::default()
-                            .with_acks(1)
-                            .with_timeout_ms(30_000)
-                            .with_topic_data(vec![topic]);
+                        let request = produce("t", index..index + 1, records, 1);
                         let answer = client.call(9, &request);
                         assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
                     }

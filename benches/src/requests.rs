@@ -1,0 +1,43 @@
+//! Requests that benches send themselves.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use integration_tests::api_client::ApiClient;
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::{CreateTopicsRequest, ProduceRequest, TopicName};
+use kafka_protocol::protocol::StrBytes;
+
+/// A topic's name.
+#[must_use]
+pub fn name(topic: &str) -> TopicName {
+    TopicName(StrBytes::from_string(topic.to_owned()))
+}
+
+/// Makes a topic with these settings.
+pub fn create(bootstrap: &str, topic: &str, partitions: i32, configs: &[(&'static str, &'static str)]) {
+    let configs = configs.iter().map(|(name, value)| {
+        CreatableTopicConfig::default()
+            .with_name(StrBytes::from_static_str(name))
+            .with_value(Some(StrBytes::from_static_str(value)))
+    });
+    let topic = CreatableTopic::default()
+        .with_name(name(topic))
+        .with_num_partitions(partitions)
+        .with_replication_factor(1)
+        .with_configs(configs.collect());
+    let request = CreateTopicsRequest::default().with_timeout_ms(60_000).with_topics(vec![topic]);
+    let answer = ApiClient::connect(bootstrap).call(7, &request);
+    assert_eq!(answer.topics[0].error_code, 0, "{bootstrap}: {:?}", answer.topics[0].error_message);
+}
+
+/// Produce (v9) of the same batch to each of these partitions.
+#[must_use]
+pub fn produce(topic: &str, partitions: Range<i32>, batch: &Bytes, acks: i16) -> ProduceRequest {
+    let parts = partitions
+        .map(|index| PartitionProduceData::default().with_index(index).with_records(Some(batch.clone())))
+        .collect();
+    let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(parts);
+    ProduceRequest::default().with_acks(acks).with_timeout_ms(30_000).with_topic_data(vec![topic])
+}
