@@ -34,6 +34,15 @@ impl<S: Slice> Shard<S> {
                 let command = ShareCommand::DescribeOffsets { group, partitions };
                 self.share.command(now, ticket, command, logs, out);
             }
+            Command::DescribeShareKeys(request) => {
+                self.share.command(now, ticket, ShareCommand::DescribeKeys(request), logs, out);
+            }
+            Command::AlterShareKey(request) => {
+                self.share.command(now, ticket, ShareCommand::AlterKey(request), logs, out);
+            }
+            Command::ResetShareOffsets(request) => {
+                self.share.command(now, ticket, ShareCommand::ResetOffsets(request), logs, out);
+            }
             Command::DeleteGroup { group } => self.groups.delete_group(now, ticket, group, out),
         }
     }

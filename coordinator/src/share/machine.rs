@@ -25,6 +25,7 @@ use self::answers::{Answer, Unwritten};
 use self::describe::Describe;
 use self::timers::{Timer, Timers};
 use super::acknowledge::Acknowledged;
+use super::admin::{AlterKey, DescribeKeys, ResetOffsets};
 use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
@@ -50,6 +51,12 @@ pub enum ShareCommand {
         /// The partitions asked for; `None`: all that have state.
         partitions: Option<Vec<PartitionId>>,
     },
+    /// KeyShareDescribe; → [`crate::reply::Reply::ShareKeys`].
+    DescribeKeys(DescribeKeys),
+    /// KeyShareAlter; → [`crate::reply::Reply::KeyAltered`].
+    AlterKey(AlterKey),
+    /// AlterShareGroupOffsets, KeyShareAlter; → [`crate::reply::Reply::ShareOffsetsReset`].
+    ResetOffsets(ResetOffsets),
     /// Delete a group's share state; the caller has seen to it that it has no members. →
     /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
     DeleteGroup {
@@ -311,6 +318,9 @@ impl<S: Slice> ShareMachine<S> {
             ShareCommand::DescribeOffsets { group, partitions } => {
                 self.describe_offsets(ticket, &group, partitions, out);
             }
+            ShareCommand::DescribeKeys(request) => self.describe_keys(ticket, request, logs, out),
+            ShareCommand::AlterKey(request) => self.alter_key(ticket, request, logs, out),
+            ShareCommand::ResetOffsets(request) => self.reset_offsets(ticket, request, logs, out),
             ShareCommand::DeleteGroup { group } => self.delete_group(now, ticket, &group, out),
         }
     }
