@@ -8,22 +8,28 @@
 //! The caller runs `finish_round` after any input, and `tick` at [`ShareMachine::next_deadline`]. For each fetch
 //! that was answered it reports exactly one of `AnswerWritten` and `AnswerLost`, before `ConnectionClosed`.
 
+mod admin;
 mod answers;
+mod dead_letters;
 mod describe;
 mod facts;
 mod load;
 mod requests;
 mod round;
 mod timers;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId};
 
+use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
+use self::dead_letters::Copying;
 use self::describe::Describe;
 use self::timers::{Timer, Timers};
+use self::watch::Watched;
 use super::acknowledge::Acknowledged;
 use super::admin::{AlterKey, DescribeKeys, ResetOffsets};
 use super::holders::Survivor;
@@ -31,7 +37,7 @@ use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
 use super::{ShareConfig, ShareCounters, ShareLimits};
-use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
+use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket, TopicImage};
 use crate::io::{Completion, OpId, ShareStateId, Slice};
 use crate::outbox::{LogTable, Outbox};
 use crate::plan::budget::Budget;
@@ -89,6 +95,10 @@ pub struct SharePartitionView {
     pub leased_keys: usize,
     /// Records that wait for a retry.
     pub delayed: usize,
+    /// Keys that are parked or followed.
+    pub stopped_keys: usize,
+    /// Records that wait for the dead-letter topic.
+    pub dead_letters: usize,
     /// Why it grants less than the log holds, where a bound is the reason.
     pub bound: Option<Bound>,
     /// About how many bytes of memory it takes.
@@ -118,6 +128,18 @@ pub struct ShareGroupView {
     pub leased_keys: usize,
     /// Keys that wait for a retry.
     pub delayed: usize,
+    /// Keys that are parked.
+    pub parked_keys: usize,
+    /// Keys whose rest goes to the dead-letter topic.
+    pub followed_keys: usize,
+    /// Records that wait for the dead-letter topic.
+    pub dead_letters: usize,
+    /// Share-partitions whose dead letters cannot be copied.
+    pub dead_letter_troubles: usize,
+    /// Share-partitions of which retention will soon take records that are not done.
+    pub retention_warnings: usize,
+    /// Timestamp of the oldest record that is not done, milliseconds, as far as it was looked at.
+    pub oldest_ms: Option<i64>,
     /// Memory, about, in bytes.
     pub heap_bytes: u64,
     /// What happened since each came into memory.
@@ -151,6 +173,14 @@ pub struct ShareMachine<S> {
     unwritten: BTreeMap<Ticket, Unwritten>,
     describes: BTreeMap<u64, Describe>,
     pending_describes: BTreeSet<u64>,
+    /// What operators asked for and that waits for share-partitions to be in memory.
+    admins: BTreeMap<u64, Admin>,
+    pending_admins: BTreeSet<u64>,
+    /// Answers to operators that wait for events to be appended.
+    held: BTreeMap<u64, Held>,
+    topics: Arc<TopicImage>,
+    /// Whether logs may be appended to already (after an unclean stop).
+    may_append: bool,
     ops: BTreeMap<OpId, Op>,
     dirty: BTreeSet<u32>,
     /// Share-partitions take their turn from here on.
@@ -194,6 +224,12 @@ struct Part {
     event_bytes: u64,
     snapshot_bytes: u64,
     sync_due: Option<Mono>,
+    /// What the scan under way finds is of no use.
+    scan_is_void: bool,
+    /// Dead letters on their way.
+    copying: Copying,
+    /// What was seen of its oldest record.
+    watched: Watched,
 }
 
 /// An append of events that is under way.
@@ -264,6 +300,13 @@ enum Op {
     Build { answer: u64, parts: Vec<usize> },
     Delete { ticket: Ticket, group: Arc<str> },
     States(u64),
+    AdminStates(u64),
+    Reset { admin: u64, index: usize },
+    Letters { part: u32, generation: u32 },
+    Copy { part: u32, generation: u32, target: PartitionId },
+    CopySync { part: u32, generation: u32 },
+    Oldest { part: u32, generation: u32, offset: i64 },
+    Retention { part: u32, generation: u32 },
 }
 
 impl<S: Slice> ShareMachine<S> {
@@ -292,6 +335,11 @@ impl<S: Slice> ShareMachine<S> {
             unwritten: BTreeMap::new(),
             describes: BTreeMap::new(),
             pending_describes: BTreeSet::new(),
+            admins: BTreeMap::new(),
+            pending_admins: BTreeSet::new(),
+            held: BTreeMap::new(),
+            topics: Arc::default(),
+            may_append: true,
             ops: BTreeMap::new(),
             dirty: BTreeSet::new(),
             turn: 0,
@@ -325,20 +373,47 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
+    /// Whether dead letters may be appended to logs now.
+    pub fn may_append(&mut self, may: bool) {
+        if may && !self.may_append {
+            self.dirty.extend(self.parts.keys().copied());
+        }
+        self.may_append = may;
+    }
+
+    /// The partition to which the submission of this id appends, if it is an append of this machine.
+    #[must_use]
+    pub fn appends_to(&self, op: OpId) -> Option<PartitionId> {
+        match self.ops.get(&op) {
+            Some(Op::Copy { target, .. }) => Some(*target),
+            _ => None,
+        }
+    }
+
     /// Takes the end of a submission that this machine made.
     pub fn complete(&mut self, now: Now, completion: Completion<S>, logs: &LogTable, out: &mut Outbox<S>) {
         self.started.get_or_insert(now.mono);
         match completion {
             Completion::ShareStateOpened(op, result) => self.state_opened(now, op, result, logs, out),
-            Completion::OffsetFound(op, result) => self.start_found(now, op, result, logs),
+            Completion::OffsetFound(op, result) => {
+                if self.reset_found(op, result, logs) {
+                    return;
+                }
+                self.start_found(now, op, result, logs);
+            }
             Completion::Scanned(op, result) => self.scan_done(now, op, result, logs),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
-            Completion::Synced(op, _) => self.synced(op),
+            Completion::Synced(op, result) => self.synced(now, op, result, out),
+            Completion::Appended(op, result) => self.letters_appended(now, op, result, out),
+            Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
+            Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
             Completion::ShareStateDeleted(op, result) => self.state_deleted(op, result, out),
-            Completion::ShareStates(op, result) => self.states_listed(op, result, logs, out),
-            Completion::Appended(..)
-            | Completion::Read(..)
+            Completion::ShareStates(op, result) => match self.ops.get(&op) {
+                Some(Op::AdminStates(_)) => self.admin_states_listed(op, result, out),
+                _ => self.states_listed(op, result, logs, out),
+            },
+            Completion::Read(..)
             | Completion::RecordsDeleted(..)
             | Completion::Loaded(..) => {}
         }
@@ -370,7 +445,9 @@ impl<S: Slice> ShareMachine<S> {
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
-            bound: if part.locks_are_full() { Some(Bound::RecordLocks) } else { part.scan_bound() },
+            stopped_keys: part.stops.keys_len(),
+            dead_letters: part.stops.letters_len(),
+            bound: part.bound(),
             heap_bytes: part.heap_bytes(),
             counters: part.counters,
         })
@@ -388,12 +465,20 @@ impl<S: Slice> ShareMachine<S> {
                 let Some(open) = part.open() else { continue };
                 let end = upper(logs, &group.config, part.id);
                 view.partitions += 1;
-                view.bound += usize::from(open.locks_are_full() || open.scan_bound().is_some());
+                view.bound += usize::from(open.bound().is_some());
                 view.lag += open.lag(end);
                 view.out += open.out;
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
                 view.delayed += open.waits.len();
+                let followed = open.stops.keys().filter(|(_, stop)| stop.follows).count();
+                view.followed_keys += followed;
+                view.parked_keys += open.stops.keys_len() - followed;
+                view.dead_letters += open.stops.letters_len();
+                view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());
+                view.retention_warnings += usize::from(part.watched.warning().is_some());
+                let oldest = open.oldest(end).and_then(|offset| part.watched.timestamp_of(offset));
+                view.oldest_ms = view.oldest_ms.into_iter().chain(oldest).min();
                 view.heap_bytes += open.heap_bytes();
                 view.counters.add(&open.counters);
             }
