@@ -497,8 +497,15 @@ impl Run {
         let subjects: Vec<KeyRef> = if self.keyed && KEYS[key] != "-" {
             vec![of(KEYS[key])]
         } else {
-            self.records.keys().map(|&offset| at(offset)).collect()
+            let alone = self.records.iter().filter(|(_, record)| !self.keyed || record.key == key);
+            alone.map(|(&offset, _)| at(offset)).collect()
         };
+        let unsettled = |run: &Self| -> BTreeSet<i64> {
+            run.records.keys().copied().filter(|&offset| run.world_has(offset)).collect()
+        };
+        // Loads what is not in memory.
+        drop(self.world.describe(&[]));
+        let before = unsettled(self);
         for subject in subjects {
             let outcome = self.world.alter(subject, action);
             self.trace.push(format!("{outcome:?}"));
@@ -510,11 +517,10 @@ impl Run {
                 }
             }
         }
-        let unsettled: BTreeSet<i64> =
-            self.records.keys().copied().filter(|&offset| self.world_has(offset)).collect();
+        let after = unsettled(self);
         for (offset, record) in &mut self.records {
             record.resumed |= action != KeyAction::Park;
-            if !unsettled.contains(offset) && matches!(record.state, State::Free | State::Dead) {
+            if before.contains(offset) && !after.contains(offset) {
                 record.state = State::Archived;
             }
         }
