@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
 
-mod answers;
 mod admin;
+mod answers;
 mod common;
 mod dead_letters;
 mod executor;
@@ -15,5 +15,5 @@ mod model;
 mod recall;
 mod redelivery;
 mod retention;
-mod why;
 mod wakeups;
+mod why;
