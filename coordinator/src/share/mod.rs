@@ -21,6 +21,7 @@ pub mod observe;
 pub(crate) mod partition;
 pub(crate) mod poison;
 pub(crate) mod recorder;
+pub(crate) mod replay;
 pub(crate) mod retry;
 pub(crate) mod session;
 pub(crate) mod settled;

@@ -14,6 +14,7 @@ mod members;
 mod model;
 mod recall;
 mod redelivery;
+mod replays;
 mod retention;
 mod wakeups;
 mod why;
