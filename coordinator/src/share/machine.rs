@@ -330,7 +330,9 @@ impl<S: Slice> ShareMachine<S> {
             Completion::Appended(..)
             | Completion::Read(..)
             | Completion::RecordsDeleted(..)
-            | Completion::Loaded(..) => {}
+            | Completion::Loaded(..)
+            | Completion::KeyFound(..)
+            | Completion::PagesRead(..) => {}
         }
     }
 
