@@ -193,7 +193,7 @@ fn metadata_and_events_live_in_the_same_directory() {
     let (facts, _) = broker.logs.open_events(PARTITION, group).unwrap();
     assert!(!facts.existed);
     broker.logs.append_events(PARTITION, group, 0, &[Bytes::from("granted")]).unwrap();
-    broker.logs.write_snapshot(PARTITION, group, 0, b"window").unwrap();
+    broker.logs.write_snapshot(PARTITION, group, 0, b"window", &[], &[]).unwrap();
     broker.logs.append_events(PARTITION, group, 0, &[Bytes::from("settled")]).unwrap();
     let job = broker.logs.sync_job(PARTITION).unwrap().unwrap();
     let result = job.run();
