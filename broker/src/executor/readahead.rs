@@ -86,3 +86,36 @@ fn is_byte_resident(file: &File, position: u64) -> bool {
         Err(error) => error == rustix::io::Errno::OPNOTSUPP,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use records::ids::{PartitionId, TopicId};
+    use storage::{Boot, DataDir, LogConfig, Logs, Options, OsDisk};
+
+    use super::*;
+
+    #[test]
+    fn pages_are_in_memory_once_they_were_fetched() {
+        let directory = tempfile::tempdir().unwrap();
+        let id = PartitionId { topic: TopicId([7; 16]), index: 0 };
+        let data_dir = DataDir::open(Arc::new(OsDisk::new(directory.path()).unwrap())).unwrap();
+        let mut logs = Logs::open(data_dir, Options::default(), Boot { boot: 1, leader_epoch: 0 }).unwrap();
+        logs.open_partition(id, "t", LogConfig::default()).unwrap();
+        logs.open_events(id, 1).unwrap();
+        let pages: Vec<(u64, Bytes)> = (0..40).map(|id| (id, vec![id as u8; 60_000].into())).collect();
+        logs.write_snapshot(id, 1, 0, b"snapshot", &pages, &[]).unwrap();
+        let job = logs.sync_job(id).unwrap().unwrap();
+        logs.sync_done(job.run()).unwrap();
+        let ids: Vec<u64> = (0..40).collect();
+        let places = logs.page_places(id, 1, &ids).unwrap().unwrap();
+        let file = places.os_file().unwrap();
+        // A file system in memory keeps it all the same.
+        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
+        fetch_pages(&places);
+        assert!(are_resident(&places));
+        assert_eq!(logs.read_pages(id, 1, &ids).unwrap().len(), 40);
+    }
+}
