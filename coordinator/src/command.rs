@@ -9,6 +9,7 @@ use records::ids::{KeyHash, Offset, PartitionId, TopicId};
 use crate::group::GroupCommand;
 use crate::io::LogFacts;
 use crate::share::ShareConfig;
+use crate::share::admin::{AlterKey, DescribeKeys, ResetOffsets};
 
 /// Names one command until its reply; the broker hands them out and never uses one twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +43,13 @@ pub enum Command {
         /// The partitions asked for; `None`: all that have state.
         partitions: Option<Vec<PartitionId>>,
     },
+    /// Where a share-partition stands, and why keys of it are not delivered (KeyShareDescribe).
+    DescribeShareKeys(DescribeKeys),
+    /// Something to do to one key of a share-partition (KeyShareAlter).
+    AlterShareKey(AlterKey),
+    /// Where share-partitions begin (AlterShareGroupOffsets, KeyShareAlter); the caller has seen to it that the group
+    /// may be altered.
+    ResetShareOffsets(ResetOffsets),
     /// Delete a group: its members' metadata, committed offsets and share state.
     DeleteGroup {
         /// The group.
@@ -326,4 +334,9 @@ pub enum PartitionRole {
 pub struct TopicImage {
     /// By name: id and partition count.
     pub topics: BTreeMap<Arc<str>, (TopicId, i32)>,
+    /// Topics to which share groups may write their dead letters (`errors.deadletterqueue.group.enable`), and how many
+    /// bytes a batch of each may have.
+    pub dead_letter_topics: BTreeMap<Arc<str>, u64>,
+    /// What the name of a dead-letter topic must begin with (`errors.deadletterqueue.topic.name.prefix`).
+    pub dead_letter_prefix: String,
 }

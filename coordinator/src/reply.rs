@@ -7,6 +7,7 @@ use crate::command::{ConnectionId, DeliveryNumber, Ticket};
 use crate::group::GroupReply;
 use crate::io::{AbortedTransaction, AppendError, Appended, DeleteError, Submission};
 use crate::share::ShareError;
+use crate::share::admin::{AdminError, KeyAltered, ShareKeys};
 
 /// One thing that comes out of a round.
 #[derive(Clone, Debug)]
@@ -28,6 +29,28 @@ pub enum Effect {
     GroupDeleted(std::sync::Arc<str>),
     /// A key-ordered share group reads this partition: index its keys.
     IndexKeys(PartitionId),
+    /// Retention will soon take records that a share group has not done: tell the operator.
+    RetentionWarning {
+        /// The group.
+        group: std::sync::Arc<str>,
+        /// The partition.
+        partition: PartitionId,
+        /// The first of the records.
+        offset: Offset,
+        /// When, milliseconds since the epoch; the next look for old records after it.
+        at_ms: i64,
+        /// How long that is from now, milliseconds.
+        left_ms: i64,
+    },
+    /// Dead letters of a share group cannot be copied: tell the operator.
+    DeadLettersWait {
+        /// The group.
+        group: std::sync::Arc<str>,
+        /// The partition whose records they are.
+        partition: PartitionId,
+        /// Why.
+        trouble: crate::share::admin::DeadLetterTrouble,
+    },
 }
 
 /// The answer to a command.
@@ -49,6 +72,12 @@ pub enum Reply<S> {
     ShareAcknowledged(Result<ShareAcknowledged, ShareError>),
     /// Of [`crate::command::Command::DescribeShareOffsets`].
     ShareOffsets(Vec<(PartitionId, Result<ShareOffsets, ShareError>)>),
+    /// Of [`crate::command::Command::DescribeShareKeys`].
+    ShareKeys(Result<Box<ShareKeys>, AdminError>),
+    /// Of [`crate::command::Command::AlterShareKey`].
+    KeyAltered(Result<KeyAltered, AdminError>),
+    /// Of [`crate::command::Command::ResetShareOffsets`]: one result a part, in order: where it begins now.
+    ShareOffsetsReset(Vec<(PartitionId, Result<Offset, AdminError>)>),
     /// Of [`crate::command::Command::DeleteGroup`].
     GroupDeleted(Result<(), crate::group::GroupError>),
 }
