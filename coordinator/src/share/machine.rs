@@ -437,7 +437,11 @@ impl<S: Slice> ShareMachine<S> {
                 Some(Op::AdminStates(_)) => self.admin_states_listed(op, result, out),
                 _ => self.states_listed(op, result, logs, out),
             },
-            Completion::Read(..) | Completion::RecordsDeleted(..) | Completion::Loaded(..) => {}
+            Completion::Read(..)
+            | Completion::RecordsDeleted(..)
+            | Completion::Loaded(..)
+            | Completion::KeyFound(..)
+            | Completion::PagesRead(..) => {}
         }
     }
 
