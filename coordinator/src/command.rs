@@ -42,6 +42,13 @@ pub enum Command {
         /// The partitions asked for; `None`: all that have state.
         partitions: Option<Vec<PartitionId>>,
     },
+    /// Delete the share state of partitions of a share group without members (DeleteShareGroupOffsets).
+    DeleteShareOffsets {
+        /// The group.
+        group: Arc<str>,
+        /// The partitions.
+        partitions: Vec<PartitionId>,
+    },
     /// Delete a group: its members' metadata, committed offsets and share state.
     DeleteGroup {
         /// The group.

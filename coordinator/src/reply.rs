@@ -49,6 +49,8 @@ pub enum Reply<S> {
     ShareAcknowledged(Result<ShareAcknowledged, ShareError>),
     /// Of [`crate::command::Command::DescribeShareOffsets`].
     ShareOffsets(Vec<(PartitionId, Result<ShareOffsets, ShareError>)>),
+    /// Of [`crate::command::Command::DeleteShareOffsets`]: for each partition, in order, whether there was any state.
+    ShareOffsetsDeleted(Result<Vec<(PartitionId, Result<bool, ShareError>)>, crate::group::GroupError>),
     /// Of [`crate::command::Command::DeleteGroup`].
     GroupDeleted(Result<(), crate::group::GroupError>),
 }

@@ -241,6 +241,21 @@ impl GroupPartition {
         matches!(self.groups.get(group), Some(Group::Share(_)))
     }
 
+    /// Whether this is a share group without members.
+    ///
+    /// # Errors
+    /// GROUP_ID_NOT_FOUND where it is none, NON_EMPTY_GROUP where it has some.
+    pub fn check_share_empty(&self, group: &str) -> Result<(), GroupError> {
+        match self.groups.get(group) {
+            _ if group.is_empty() => Err(GroupError::InvalidGroupId),
+            Some(Group::Share(group)) if group.member_ids().next().is_some() => {
+                Err(GroupError::NonEmptyGroup)
+            }
+            Some(Group::Share(_)) => Ok(()),
+            _ => Err(GroupError::GroupNotFound),
+        }
+    }
+
     /// The members of a share group; none for anything else.
     pub fn share_members(&self, group: &str) -> impl Iterator<Item = &Arc<str>> {
         match self.groups.get(group) {

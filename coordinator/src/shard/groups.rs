@@ -196,6 +196,15 @@ impl Groups {
         self.queue(index, decision, Some(held), out);
     }
 
+    /// Whether this is a share group without members, of which the share state may be changed from outside.
+    pub(super) fn check_share_empty(&self, group: &str) -> Result<(), GroupError> {
+        let index = self.find(group)?;
+        match self.slots.get(&index).map(|slot| &slot.state) {
+            Some(State::Serving(partition)) => partition.check_share_empty(group),
+            _ => Err(GroupError::Loading),
+        }
+    }
+
     /// A ticket's connection is gone: nothing waits for it any more.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         for slot in self.slots.values_mut() {

@@ -8,7 +8,7 @@ use crate::command::{Command, Fact, PartitionRole, Produce, Ticket};
 use crate::group::{ShareChange, ShareMembership};
 use crate::io::{Completion, IoError, LogFacts, OpId, Slice, Submission};
 use crate::outbox::Owner;
-use crate::reply::Output;
+use crate::reply::{Output, Reply};
 use crate::share::{LeftBy, ShareCommand};
 use crate::time::Now;
 
@@ -34,6 +34,13 @@ impl<S: Slice> Shard<S> {
                 let command = ShareCommand::DescribeOffsets { group, partitions };
                 self.share.command(now, ticket, command, logs, out);
             }
+            Command::DeleteShareOffsets { group, partitions } => match self.groups.check_share_empty(&group) {
+                Ok(()) => {
+                    let command = ShareCommand::DeleteOffsets { group, partitions };
+                    self.share.command(now, ticket, command, logs, out);
+                }
+                Err(error) => out.reply(ticket, Reply::ShareOffsetsDeleted(Err(error))),
+            },
             Command::DeleteGroup { group } => self.groups.delete_group(now, ticket, group, out),
         }
     }

@@ -9,6 +9,7 @@
 //! that was answered it reports exactly one of `AnswerWritten` and `AnswerLost`, before `ConnectionClosed`.
 
 mod answers;
+mod delete_offsets;
 mod describe;
 mod facts;
 mod load;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use records::ids::{Offset, PartitionId};
 
 use self::answers::{Answer, Unwritten};
+use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
 use self::timers::{Timer, Timers};
 use super::acknowledge::Acknowledged;
@@ -49,6 +51,14 @@ pub enum ShareCommand {
         group: Arc<str>,
         /// The partitions asked for; `None`: all that have state.
         partitions: Option<Vec<PartitionId>>,
+    },
+    /// DeleteShareGroupOffsets; the caller has seen to it that the group has no members. →
+    /// [`crate::reply::Reply::ShareOffsetsDeleted`].
+    DeleteOffsets {
+        /// The group.
+        group: Arc<str>,
+        /// The partitions.
+        partitions: Vec<PartitionId>,
     },
     /// Delete a group's share state; the caller has seen to it that it has no members. →
     /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
@@ -144,6 +154,7 @@ pub struct ShareMachine<S> {
     unwritten: BTreeMap<Ticket, Unwritten>,
     describes: BTreeMap<u64, Describe>,
     pending_describes: BTreeSet<u64>,
+    deletes: BTreeMap<u64, DeleteOffsets>,
     ops: BTreeMap<OpId, Op>,
     dirty: BTreeSet<u32>,
     /// Share-partitions take their turn from here on.
@@ -257,6 +268,9 @@ enum Op {
     Build { answer: u64, parts: Vec<usize> },
     Delete { ticket: Ticket, group: Arc<str> },
     States(u64),
+    /// Of a request to delete share state: which partitions have any.
+    StatesToDelete(u64),
+    DeletePart(u64, PartitionId),
 }
 
 impl<S: Slice> ShareMachine<S> {
@@ -285,6 +299,7 @@ impl<S: Slice> ShareMachine<S> {
             unwritten: BTreeMap::new(),
             describes: BTreeMap::new(),
             pending_describes: BTreeSet::new(),
+            deletes: BTreeMap::new(),
             ops: BTreeMap::new(),
             dirty: BTreeSet::new(),
             turn: 0,
@@ -311,6 +326,9 @@ impl<S: Slice> ShareMachine<S> {
             ShareCommand::DescribeOffsets { group, partitions } => {
                 self.describe_offsets(ticket, &group, partitions, out);
             }
+            ShareCommand::DeleteOffsets { group, partitions } => {
+                self.delete_offsets(ticket, &group, partitions, out);
+            }
             ShareCommand::DeleteGroup { group } => self.delete_group(now, ticket, &group, out),
         }
     }
@@ -325,8 +343,16 @@ impl<S: Slice> ShareMachine<S> {
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
             Completion::Synced(op, _) => self.synced(op),
             Completion::Built(op, results) => self.built(now, op, results, out),
-            Completion::ShareStateDeleted(op, result) => self.state_deleted(op, result, out),
-            Completion::ShareStates(op, result) => self.states_listed(op, result, logs, out),
+            Completion::ShareStateDeleted(op, result) => match self.ops.remove(&op) {
+                Some(Op::DeletePart(number, partition)) => self.delete_done(number, partition, result, out),
+                Some(Op::Delete { ticket, group }) => Self::state_deleted(ticket, group, result, out),
+                _ => {}
+            },
+            Completion::ShareStates(op, result) => match self.ops.remove(&op) {
+                Some(Op::StatesToDelete(number)) => self.delete_listed(now, number, result, out),
+                Some(Op::States(number)) => self.states_listed(number, result, logs, out),
+                _ => {}
+            },
             Completion::Appended(..)
             | Completion::Read(..)
             | Completion::RecordsDeleted(..)
