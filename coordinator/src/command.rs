@@ -9,6 +9,7 @@ use records::ids::{KeyHash, Offset, PartitionId, TopicId};
 use crate::group::GroupCommand;
 use crate::io::LogFacts;
 use crate::share::ShareConfig;
+use crate::share::admin::{AlterKey, DescribeKeys, ResetOffsets};
 
 /// Names one command until its reply; the broker hands them out and never uses one twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +50,13 @@ pub enum Command {
         /// The partitions.
         partitions: Vec<PartitionId>,
     },
+    /// Where a share-partition stands, and why keys of it are not delivered (KeyShareDescribe).
+    DescribeShareKeys(DescribeKeys),
+    /// Something to do to one key of a share-partition (KeyShareAlter).
+    AlterShareKey(AlterKey),
+    /// Where share-partitions begin (AlterShareGroupOffsets, KeyShareAlter); the caller has seen to it that the group
+    /// may be altered.
+    ResetShareOffsets(ResetOffsets),
     /// Delete a group: its members' metadata, committed offsets and share state.
     DeleteGroup {
         /// The group.

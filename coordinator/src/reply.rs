@@ -7,6 +7,7 @@ use crate::command::{ConnectionId, DeliveryNumber, Ticket};
 use crate::group::GroupReply;
 use crate::io::{AbortedTransaction, AppendError, Appended, DeleteError, Submission};
 use crate::share::ShareError;
+use crate::share::admin::{AdminError, KeyAltered, ShareKeys};
 
 /// One thing that comes out of a round.
 #[derive(Clone, Debug)]
@@ -51,6 +52,12 @@ pub enum Reply<S> {
     ShareOffsets(Vec<(PartitionId, Result<ShareOffsets, ShareError>)>),
     /// Of [`crate::command::Command::DeleteShareOffsets`]: for each partition, in order, whether there was any state.
     ShareOffsetsDeleted(Result<Vec<(PartitionId, Result<bool, ShareError>)>, crate::group::GroupError>),
+    /// Of [`crate::command::Command::DescribeShareKeys`].
+    ShareKeys(Result<Box<ShareKeys>, AdminError>),
+    /// Of [`crate::command::Command::AlterShareKey`].
+    KeyAltered(Result<KeyAltered, AdminError>),
+    /// Of [`crate::command::Command::ResetShareOffsets`]: one result a part, in order: where it begins now.
+    ShareOffsetsReset(Vec<(PartitionId, Result<Offset, AdminError>)>),
     /// Of [`crate::command::Command::DeleteGroup`].
     GroupDeleted(Result<(), crate::group::GroupError>),
 }

@@ -41,6 +41,15 @@ impl<S: Slice> Shard<S> {
                 }
                 Err(error) => out.reply(ticket, Reply::ShareOffsetsDeleted(Err(error))),
             },
+            Command::DescribeShareKeys(request) => {
+                self.share.command(now, ticket, ShareCommand::DescribeKeys(request), logs, out);
+            }
+            Command::AlterShareKey(request) => {
+                self.share.command(now, ticket, ShareCommand::AlterKey(request), logs, out);
+            }
+            Command::ResetShareOffsets(request) => {
+                self.share.command(now, ticket, ShareCommand::ResetOffsets(request), logs, out);
+            }
             Command::DeleteGroup { group } => self.groups.delete_group(now, ticket, group, out),
         }
     }

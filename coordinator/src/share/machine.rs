@@ -27,6 +27,7 @@ use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
 use self::timers::{Timer, Timers};
 use super::acknowledge::Acknowledged;
+use super::admin::{AlterKey, DescribeKeys, ResetOffsets};
 use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
@@ -60,6 +61,12 @@ pub enum ShareCommand {
         /// The partitions.
         partitions: Vec<PartitionId>,
     },
+    /// KeyShareDescribe; → [`crate::reply::Reply::ShareKeys`].
+    DescribeKeys(DescribeKeys),
+    /// KeyShareAlter; → [`crate::reply::Reply::KeyAltered`].
+    AlterKey(AlterKey),
+    /// AlterShareGroupOffsets, KeyShareAlter; → [`crate::reply::Reply::ShareOffsetsReset`].
+    ResetOffsets(ResetOffsets),
     /// Delete a group's share state; the caller has seen to it that it has no members. →
     /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
     DeleteGroup {
@@ -329,6 +336,9 @@ impl<S: Slice> ShareMachine<S> {
             ShareCommand::DeleteOffsets { group, partitions } => {
                 self.delete_offsets(ticket, &group, partitions, out);
             }
+            ShareCommand::DescribeKeys(request) => self.describe_keys(ticket, request, logs, out),
+            ShareCommand::AlterKey(request) => self.alter_key(ticket, request, logs, out),
+            ShareCommand::ResetOffsets(request) => self.reset_offsets(ticket, request, logs, out),
             ShareCommand::DeleteGroup { group } => self.delete_group(now, ticket, &group, out),
         }
     }

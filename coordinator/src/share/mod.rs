@@ -6,6 +6,7 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod acquire;
+pub mod admin;
 pub(crate) mod codec;
 pub(crate) mod event;
 pub(crate) mod expire;
