@@ -43,6 +43,8 @@ pub enum Command {
         /// The partitions asked for; `None`: all that have state.
         partitions: Option<Vec<PartitionId>>,
     },
+    /// Where share-partitions of a share group without members begin (AlterShareGroupOffsets).
+    AlterShareOffsets(ResetOffsets),
     /// Delete the share state of partitions of a share group without members (DeleteShareGroupOffsets).
     DeleteShareOffsets {
         /// The group.
@@ -54,8 +56,7 @@ pub enum Command {
     DescribeShareKeys(DescribeKeys),
     /// Something to do to one key of a share-partition (KeyShareAlter).
     AlterShareKey(AlterKey),
-    /// Where share-partitions begin (AlterShareGroupOffsets, KeyShareAlter); the caller has seen to it that the group
-    /// may be altered.
+    /// Where share-partitions begin, whether the group has members or not (KeyShareAlter).
     ResetShareOffsets(ResetOffsets),
     /// Delete a group: its members' metadata, committed offsets and share state.
     DeleteGroup {

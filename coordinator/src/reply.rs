@@ -56,8 +56,11 @@ pub enum Reply<S> {
     ShareKeys(Result<Box<ShareKeys>, AdminError>),
     /// Of [`crate::command::Command::AlterShareKey`].
     KeyAltered(Result<KeyAltered, AdminError>),
-    /// Of [`crate::command::Command::ResetShareOffsets`]: one result a part, in order: where it begins now.
+    /// Of [`crate::command::Command::ResetShareOffsets`] and [`crate::command::Command::AlterShareOffsets`]: one result a
+    /// part, in order: where it begins now.
     ShareOffsetsReset(Vec<(PartitionId, Result<Offset, AdminError>)>),
+    /// Of [`crate::command::Command::AlterShareOffsets`]: the group may not be altered.
+    ShareOffsetsRefused(crate::group::GroupError),
     /// Of [`crate::command::Command::DeleteGroup`].
     GroupDeleted(Result<(), crate::group::GroupError>),
 }

@@ -20,7 +20,7 @@ use protocol::messages::key_share_commit::{
 use protocol::messages::key_share_describe::{
     KeyShareAnswer, KeyShareDescribePartition, KeyShareDescribeRequest, KeyShareDescribeResponse,
     KeyShareDescribeTopic, KeyShareDescribedKey, KeyShareDescribedPartition, KeyShareDescribedTopic,
-    KeyShareQuestion,
+    KeyShareQuestion, KeyShareSpan, KeyShareStoppedKey,
 };
 use protocol::messages::key_share_fetch::{
     AcknowledgeResult, Acknowledgement, AcquiredRange, KeyHashRange, KeyShareFetchPartition,
@@ -361,6 +361,8 @@ fn of_admin_defaults(index: usize) -> (Bytes, String) {
         7 => {
             let partition = KeyShareDescribedPartition {
                 keys: vec![KeyShareDescribedKey::default()],
+                spans: vec![KeyShareSpan::default()],
+                stopped: vec![KeyShareStoppedKey::default()],
                 answers: vec![KeyShareAnswer::default()],
                 ..Default::default()
             };

@@ -34,6 +34,10 @@ impl<S: Slice> Shard<S> {
                 let command = ShareCommand::DescribeOffsets { group, partitions };
                 self.share.command(now, ticket, command, logs, out);
             }
+            Command::AlterShareOffsets(request) => match self.groups.check_share_empty(&request.group) {
+                Ok(()) => self.share.command(now, ticket, ShareCommand::ResetOffsets(request), logs, out),
+                Err(error) => out.reply(ticket, Reply::ShareOffsetsRefused(error)),
+            },
             Command::DeleteShareOffsets { group, partitions } => match self.groups.check_share_empty(&group) {
                 Ok(()) => {
                     let command = ShareCommand::DeleteOffsets { group, partitions };

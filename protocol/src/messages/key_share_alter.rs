@@ -43,7 +43,7 @@ flexible_message! {
         key_hash: KeyHash;
         /// First offset of a replay.
         from_offset: Offset, since 0 or Offset(-1);
-        /// Last offset of a replay, included.
+        /// Last offset of a replay or a drop, included.
         to_offset: Offset, since 0 or Offset(-1);
         /// The time to reset to, ms since 1970.
         timestamp_ms: i64, since 0 or -1;
@@ -89,9 +89,13 @@ flexible_message! {
         error_code: ErrorCode;
         /// The same in words.
         error_message: Option<StrBytes>;
-        /// How many records it was about.
+        /// Whether `key_hash` is known: 1, or 0.
+        has_key: i8;
+        /// The hash of the key that was changed, or 0.
+        key_hash: KeyHash;
+        /// Records that it concerned; 0 where it was so already.
         records: i64;
-        /// The start offset after it, −1 on error.
+        /// Of a reset, where the share-partition begins now; else −1.
         start_offset: Offset, since 0 or Offset(-1);
     }
 }
@@ -106,7 +110,7 @@ pub enum KeyShareAction {
     Resume = 2,
     /// Archives the lowest record of a key.
     Skip = 3,
-    /// Archives all records of a key that are known.
+    /// Archives all records of a key that nobody holds, up to an offset.
     Drop = 4,
     /// Delivers records of a key again that are done.
     Replay = 5,

@@ -98,18 +98,32 @@ flexible_message! {
         ready: i64;
         /// Records that wait for a retry.
         waiting: i64;
-        /// Keys that are parked, wait for a dead-letter topic, or follow a dead-lettered record.
+        /// Keys, and records without a key, that are parked.
         parked: i64;
+        /// Keys whose rest goes to the dead-letter topic.
+        following: i64;
+        /// Records that wait for the dead-letter topic.
+        dead_letters: i64;
         /// Records of which only spans are kept, about.
         spilled: i64;
         /// The setting whose bound keeps further records back.
         bound: Option<StrBytes>;
-        /// For how long the oldest record that is not done has been known, in ms; −1 without one.
-        oldest_age_ms: i64, since 0 or -1;
-        /// Bytes of memory, about.
-        memory_bytes: i64;
+        /// Why records wait for the dead-letter topic.
+        dead_letter_trouble: Option<StrBytes>;
+        /// Timestamp of the record at the start offset, ms since 1970; −1 where all is done or it cannot be read.
+        oldest_ms: i64, since 0 or -1;
+        /// The first record that is not done and that retention is about to take, or −1.
+        retention_offset: Offset, since 0 or Offset(-1);
+        /// When it will, ms since 1970, or −1.
+        retention_ms: i64, since 0 or -1;
+        /// Whether the lists rest on all that was read ahead: 1, or 0 where on its oldest part.
+        complete: i8;
         /// The worst keys, each once.
         keys: Vec<KeyShareDescribedKey>;
+        /// Keys of which only a span is kept, longest first.
+        spans: Vec<KeyShareSpan>;
+        /// Keys that go on only by hand, longest first.
+        stopped: Vec<KeyShareStoppedKey>;
         /// One for each question, in order.
         answers: Vec<KeyShareAnswer>;
     }
@@ -120,27 +134,45 @@ flexible_message! {
         key_hash: KeyHash;
         /// Its lowest record that is not done.
         first_offset: Offset;
-        /// Its records that are not done, about.
+        /// Its records that are not done, as far as the log was read ahead.
         backlog: i64;
         /// How often its lowest record was delivered without success.
-        delivery_count: i16;
-        /// For how long its lowest record has been known, in ms, or −1.
-        age_ms: i64, since 0 or -1;
-        /// Why that one is not being delivered: a [`Reason`].
-        state: i8;
+        deliveries: i32;
         /// By which measures it is among the worst: a sum of [`WORST_BY_AGE`], [`WORST_BY_BACKLOG`] and
         /// [`WORST_BY_DELIVERIES`].
         measures: i8;
     }
 
-    /// Why a key or an offset is not being delivered.
-    pub struct KeyShareAnswer {
-        /// The offset; of a key its lowest record that is not done, −1 without one.
-        offset: Offset, since 0 or Offset(-1);
-        /// Whether `key_hash` is known: 1 or 0.
-        has_key: i8;
+    /// A key of which only a span is kept.
+    pub struct KeyShareSpan {
         /// The key's hash.
         key_hash: KeyHash;
+        /// The first record of the span.
+        first_offset: Offset;
+        /// How many there are, about.
+        records: i64;
+    }
+
+    /// A key that is parked, or whose rest goes to the dead-letter topic.
+    pub struct KeyShareStoppedKey {
+        /// 1, or 0 of a record without a key.
+        has_key: i8;
+        /// The key's hash, or 0.
+        key_hash: KeyHash;
+        /// The record that stopped it.
+        offset: Offset;
+        /// How often that one was delivered without success.
+        deliveries: i32;
+        /// Since when, ms since 1970.
+        since_ms: i64;
+        /// 1 where its later records go to the dead-letter topic, 0 where it is parked.
+        follows: i8;
+        /// Why: one of [`STOP_REASONS`], counted from 1.
+        reason: i8;
+    }
+
+    /// Why a key or an offset is not being delivered.
+    pub struct KeyShareAnswer {
         /// A [`Reason`].
         reason: i8;
         /// The member that the reason speaks of.
@@ -149,14 +181,19 @@ flexible_message! {
         time_ms: i64, since 0 or -1;
         /// The record that the reason speaks of, or −1.
         behind_offset: Offset, since 0 or Offset(-1);
-        /// How often the record was delivered without success.
-        delivery_count: i16;
-        /// The key's records that are not done, about.
-        backlog: i64;
-        /// The bound that the reason speaks of, or why a key is parked or waits for the dead-letter topic.
+        /// The bound that the reason speaks of, or what hinders the copy to the dead-letter topic.
         detail: Option<StrBytes>;
     }
 }
+
+/// What [`KeyShareStoppedKey::reason`] says, from 1 on.
+pub const STOP_REASONS: [&str; 5] = [
+    "rejected",
+    "the delivery limit was reached",
+    "its stored batch cannot be read",
+    "it follows another record of its key",
+    "by hand",
+];
 
 /// Why a record is not being delivered, as [`KeyShareAnswer::reason`] says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,9 +203,9 @@ pub enum Reason {
     Ready = 0,
     /// It is done.
     Done = 1,
-    /// There is no such record.
-    NoSuchRecord = 2,
-    /// The log was not read that far.
+    /// No record of this key that is not done was read so far.
+    UnknownKey = 2,
+    /// The log was not read that far; where a bound is named, reading has stopped for it.
     NotScanned = 3,
     /// In an answer to the member that is not written yet.
     Unwritten = 4,
@@ -184,21 +221,19 @@ pub enum Reason {
     BehindReplay = 9,
     /// Waiting for a retry until the time.
     Waiting = 10,
-    /// Waiting for the dead-letter topic.
+    /// Waiting for the dead-letter topic since the time.
     DeadLetter = 11,
-    /// Parked since the time.
+    /// Its key is parked since the time, by the record that is named.
     Parked = 12,
-    /// Its key follows a dead-lettered record to the dead-letter topic.
-    Following = 13,
-    /// A bound is hit.
-    Bound = 14,
+    /// It is ready, but a bound is hit.
+    Bound = 13,
 }
 
 impl Reason {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 14] = [
         Self::Ready,
         Self::Done,
-        Self::NoSuchRecord,
+        Self::UnknownKey,
         Self::NotScanned,
         Self::Unwritten,
         Self::Held,
@@ -209,7 +244,6 @@ impl Reason {
         Self::Waiting,
         Self::DeadLetter,
         Self::Parked,
-        Self::Following,
         Self::Bound,
     ];
 
@@ -236,6 +270,6 @@ mod tests {
             assert_eq!(Reason::from_code(reason.code()), Some(reason));
         }
         assert_eq!(Reason::from_code(-1), None);
-        assert_eq!(Reason::from_code(15), None);
+        assert_eq!(Reason::from_code(14), None);
     }
 }
