@@ -120,6 +120,7 @@ pub const fn share(error: &ShareError) -> ErrorCode {
         ShareError::SessionNotFound => ErrorCode::ShareSessionNotFound,
         ShareError::InvalidSessionEpoch => ErrorCode::InvalidShareSessionEpoch,
         ShareError::SessionLimit => ErrorCode::ShareSessionLimitReached,
+        ShareError::Fenced => ErrorCode::FencedMemberEpoch,
         ShareError::NonEmptyGroup => ErrorCode::NonEmptyGroup,
         ShareError::Unavailable => ErrorCode::KafkaStorageError,
     }

@@ -340,8 +340,7 @@ fn of_admin_defaults(index: usize) -> (Bytes, String) {
             }))
         }
         5 => {
-            let partition =
-                KeyShareCommittedPartition { committed: vec![OffsetRange::default()], ..Default::default() };
+            let partition = KeyShareCommittedPartition::default();
             response(Response::KeyShareCommit(KeyShareCommitResponse {
                 topics: vec![KeyShareCommittedTopic { partitions: vec![partition], ..Default::default() }],
                 ..Default::default()

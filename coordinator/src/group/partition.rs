@@ -256,6 +256,16 @@ impl GroupPartition {
         }
     }
 
+    /// Whether a group of any kind has members.
+    #[must_use]
+    pub fn has_members(&self, group: &str) -> bool {
+        match self.groups.get(group) {
+            Some(Group::Share(group)) => group.member_ids().next().is_some(),
+            Some(Group::Classic(group)) => group.state() != super::classic::State::Empty,
+            None => false,
+        }
+    }
+
     /// The members of a share group; none for anything else.
     pub fn share_members(&self, group: &str) -> impl Iterator<Item = &Arc<str>> {
         match self.groups.get(group) {

@@ -21,7 +21,7 @@ use crate::io::{AppendError, Appended, IoError, LogFacts, OpId, Origin, Submissi
 use crate::limits::{CONSUMER_OFFSETS, Limits};
 use crate::outbox::{Outbox, Owner};
 use crate::reply::Reply;
-use crate::share::ShareConfig;
+use crate::share::{ShareConfig, ShareError};
 use crate::time::{Mono, Now};
 
 mod address;
@@ -202,6 +202,24 @@ impl Groups {
         match self.slots.get(&index).map(|slot| &slot.state) {
             Some(State::Serving(partition)) => partition.check_share_empty(group),
             _ => Err(GroupError::Loading),
+        }
+    }
+
+    /// Whether a group id can be read under without membership: no group of this id has members.
+    ///
+    /// # Errors
+    /// It has some, or that cannot be said now.
+    pub(super) fn check_no_members(&self, group: &str) -> Result<(), ShareError> {
+        match self.find(group) {
+            Ok(index) => match self.slots.get(&index).map(|slot| &slot.state) {
+                Some(State::Serving(partition)) if partition.has_members(group) => {
+                    Err(ShareError::NonEmptyGroup)
+                }
+                _ => Ok(()),
+            },
+            // No group was ever made.
+            Err(_) if self.count.is_none() => Ok(()),
+            Err(_) => Err(ShareError::Unavailable),
         }
     }
 

@@ -15,6 +15,7 @@ mod facts;
 mod load;
 mod requests;
 mod round;
+mod standalone;
 mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use records::ids::{Offset, PartitionId};
 use self::answers::{Answer, Unwritten};
 use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
+use self::standalone::Claims;
 use self::timers::{Timer, Timers};
 use super::acknowledge::Acknowledged;
 use super::admin::{AlterKey, DescribeKeys, ResetOffsets};
@@ -33,9 +35,12 @@ use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
 use super::{ShareConfig, ShareCounters, ShareLimits};
-use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
+use crate::command::{
+    ConnectionId, ShareAcknowledge, ShareFetch, StandaloneCommit, StandaloneFetch, Ticket,
+};
 use crate::io::{Completion, OpId, ShareStateId, Slice};
 use crate::outbox::{LogTable, Outbox};
+use crate::reply::Reply;
 use crate::plan::budget::Budget;
 use crate::time::{Mono, Now};
 
@@ -46,6 +51,13 @@ pub enum ShareCommand {
     Fetch(ShareFetch),
     /// ShareAcknowledge or KeyShareAcknowledge; → [`crate::reply::Reply::ShareAcknowledged`].
     Acknowledge(ShareAcknowledge),
+    /// KeyShareFetch of a reader that is no member; → [`crate::reply::Reply::ShareFetched`]. The caller has seen to it that
+    /// the group has no members.
+    StandaloneFetch(StandaloneFetch),
+    /// KeyShareAcknowledge of a reader that is no member; → [`crate::reply::Reply::ShareAcknowledged`].
+    StandaloneAcknowledge(ShareAcknowledge),
+    /// KeyShareCommit; → [`crate::reply::Reply::ShareAcknowledged`], without results.
+    StandaloneCommit(StandaloneCommit),
     /// DescribeShareGroupOffsets; → [`crate::reply::Reply::ShareOffsets`].
     DescribeOffsets {
         /// The group.
@@ -151,6 +163,10 @@ pub struct ShareMachine<S> {
     /// Members of which perhaps nothing is left.
     fading: BTreeSet<u32>,
     sessions: usize,
+    /// Standalone readers, by the member that each one is inside.
+    readers: BTreeMap<u32, Claims>,
+    /// Readers whose ranges another one has now, until they begin anew.
+    fenced: BTreeSet<(ConnectionId, Arc<str>)>,
     parts: BTreeMap<u32, Part>,
     part_numbers: BTreeMap<(PartitionId, u32), u32>,
     asks: BTreeMap<u64, Ask>,
@@ -297,6 +313,8 @@ impl<S: Slice> ShareMachine<S> {
             spoken_for: BTreeMap::new(),
             fading: BTreeSet::new(),
             sessions: 0,
+            readers: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             parts: BTreeMap::new(),
             part_numbers: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -329,7 +347,15 @@ impl<S: Slice> ShareMachine<S> {
         self.started.get_or_insert(now.mono);
         match command {
             ShareCommand::Fetch(fetch) => self.fetch(now, ticket, &fetch, logs, out),
-            ShareCommand::Acknowledge(request) => self.acknowledge(now, ticket, &request, out),
+            ShareCommand::Acknowledge(request) => match self.check_member(&request.group, &request.member) {
+                Ok(()) => self.acknowledge(now, ticket, &request, out),
+                Err(error) => out.reply(ticket, Reply::ShareAcknowledged(Err(error))),
+            },
+            ShareCommand::StandaloneFetch(request) => self.standalone_fetch(now, ticket, request, logs, out),
+            ShareCommand::StandaloneAcknowledge(request) => {
+                self.standalone_acknowledge(now, ticket, request, out);
+            }
+            ShareCommand::StandaloneCommit(request) => self.standalone_commit(now, ticket, request, out),
             ShareCommand::DescribeOffsets { group, partitions } => {
                 self.describe_offsets(ticket, &group, partitions, out);
             }

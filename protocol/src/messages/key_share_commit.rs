@@ -71,7 +71,5 @@ flexible_message! {
         error_message: Option<StrBytes>;
         /// Everything below it is done, −1 on error.
         start_offset: Offset, since 0 or Offset(-1);
-        /// What is done beyond it, as far as the request spoke of it, joined with what touches it.
-        committed: Vec<OffsetRange>;
     }
 }

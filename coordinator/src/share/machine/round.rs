@@ -12,7 +12,7 @@ use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
 use crate::time::{Micros, Now};
 
-use records::ids::Offset;
+use records::ids::{KeyHash, Offset};
 
 impl<S: Slice> ShareMachine<S> {
     /// Matches, answers, parks, reads ahead and appends what the inputs since the last call call for.
@@ -49,7 +49,8 @@ impl<S: Slice> ShareMachine<S> {
     fn match_part(&mut self, now: Now, number: u32, logs: &LogTable) {
         let Some(part) = self.parts.get(&number) else { return };
         let config = Arc::clone(&self.group(part.group).config);
-        let upper = upper(logs, &config, part.id);
+        let partition = part.id;
+        let upper = upper(logs, &config, partition);
         if part.asks.is_empty()
             || part.open().is_none_or(|open| !open.queue().is_ready() || !open.may_grant(upper))
         {
@@ -65,12 +66,15 @@ impl<S: Slice> ShareMachine<S> {
             .iter()
             .map(|number| {
                 let ask = &self.asks[number];
+                let claims = self.claimed(ask.member, partition);
                 Bidder {
                     member: Arc::clone(&self.members[&ask.member].name),
                     numbered: ask.numbered,
                     per_key_max: ask.per_key_max,
                     keys_max: usize::MAX,
                     strict: ask.strict,
+                    ranges: claims.as_ref().map(|claims| Arc::clone(&claims.0)),
+                    turn_from: claims.map_or(KeyHash(0), |claims| claims.1),
                     budget: ask.budget,
                     cursor: Cursor::default(),
                     lock: None,
@@ -90,6 +94,11 @@ impl<S: Slice> ShareMachine<S> {
         });
         let mut granted = false;
         for (ask, bidder) in asks.into_iter().zip(bidders) {
+            if bidder.ranges.is_some()
+                && let Some(member) = self.asks.get(&ask).map(|ask| ask.member)
+            {
+                self.looked(member, partition, bidder.turn_from);
+            }
             if let Some(lock) = bidder.lock {
                 granted = true;
                 let delivery = open_delivery(self.parts.get(&number), lock);
@@ -165,9 +174,10 @@ impl<S: Slice> ShareMachine<S> {
     fn read_ahead(&mut self, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get(&number) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
+        let by_ranges = self.reads_by_ranges(number);
         if part.scanning
             || part.interested.is_empty()
-            || part.open().is_none_or(|open| !open.wants_scan(upper))
+            || part.open().is_none_or(|open| !open.wants_scan(upper) && !(by_ranges && open.may_scan(upper)))
         {
             return;
         }
