@@ -328,9 +328,6 @@ pub(crate) fn acquired_records(
             let Some(range) = acquired.peek().filter(|range| range.first_offset <= record.offset) else {
                 continue;
             };
-            let header = |header: records::Header<'_>| {
-                (Bytes::copy_from_slice(header.key), header.value.map(Bytes::copy_from_slice))
-            };
             taken.push(Acquired {
                 number: range.delivery_number,
                 key: record.key.map(key_hash),
@@ -341,7 +338,13 @@ pub(crate) fn acquired_records(
                     timestamp: record.timestamp,
                     key: record.key.map(Bytes::copy_from_slice),
                     value: record.value.map(Bytes::copy_from_slice),
-                    headers: record.headers.iter().map(header).collect(),
+                    headers: record
+                        .headers
+                        .iter()
+                        .map(|header| {
+                            (Bytes::copy_from_slice(header.key), header.value.map(Bytes::copy_from_slice))
+                        })
+                        .collect(),
                     delivery_count: range.delivery_count,
                 },
             });
