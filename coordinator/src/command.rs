@@ -377,4 +377,9 @@ pub enum PartitionRole {
 pub struct TopicImage {
     /// By name: id and partition count.
     pub topics: BTreeMap<Arc<str>, (TopicId, i32)>,
+    /// Topics to which share groups may write their dead letters (`errors.deadletterqueue.group.enable`), and how many
+    /// bytes a batch of each may have.
+    pub dead_letter_topics: BTreeMap<Arc<str>, u64>,
+    /// What the name of a dead-letter topic must begin with (`errors.deadletterqueue.topic.name.prefix`).
+    pub dead_letter_prefix: String,
 }

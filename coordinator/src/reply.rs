@@ -29,6 +29,28 @@ pub enum Effect {
     GroupDeleted(std::sync::Arc<str>),
     /// A key-ordered share group reads this partition: index its keys.
     IndexKeys(PartitionId),
+    /// Retention will soon take records that a share group has not done: tell the operator.
+    RetentionWarning {
+        /// The group.
+        group: std::sync::Arc<str>,
+        /// The partition.
+        partition: PartitionId,
+        /// The first of the records.
+        offset: Offset,
+        /// When, milliseconds since the epoch; the next look for old records after it.
+        at_ms: i64,
+        /// How long that is from now, milliseconds.
+        left_ms: i64,
+    },
+    /// Dead letters of a share group cannot be copied: tell the operator.
+    DeadLettersWait {
+        /// The group.
+        group: std::sync::Arc<str>,
+        /// The partition whose records they are.
+        partition: PartitionId,
+        /// Why.
+        trouble: crate::share::admin::DeadLetterTrouble,
+    },
 }
 
 /// The answer to a command.

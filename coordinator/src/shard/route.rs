@@ -92,13 +92,29 @@ impl<S: Slice> Shard<S> {
         match owner {
             Owner::Logs => self.logs_completion(now, completion),
             Owner::Groups => self.groups_completion(now, completion),
-            Owner::Share => self.share.complete(now, completion, &self.logs, &mut self.out),
+            Owner::Share => {
+                let grown = match &completion {
+                    Completion::Appended(op, Ok(appended)) => {
+                        self.share.appends_to(*op).map(|partition| (partition, *appended))
+                    }
+                    _ => None,
+                };
+                self.share.complete(now, completion, &self.logs, &mut self.out);
+                if let Some((partition, appended)) = grown {
+                    self.log_grew(now, partition, appended.bytes, appended.facts);
+                }
+            }
         }
     }
 
     /// A sync is over: so it is for all that shared it.
     pub(super) fn synced(&mut self, now: Now, op: OpId, result: Result<(), IoError>) {
-        for covered in self.group_commit.finish(op) {
+        let covered = self.group_commit.finish(op);
+        if covered.is_empty() {
+            // One that was not shared.
+            self.completion(now, Completion::Synced(op, result));
+        }
+        for covered in covered {
             self.completion(now, Completion::Synced(covered, result));
         }
     }
@@ -187,6 +203,7 @@ impl<S: Slice> Shard<S> {
         self.fetches.finish(now, &self.logs, &mut self.out);
         let news = self.groups.finish(now, &mut self.out);
         self.tell_share(now, news);
+        self.share.may_append(!self.groups.hold_appends());
         self.share.tick(now, &self.logs, &mut self.out);
         self.share.finish_round(now, &self.logs, &mut self.out);
         let mut outputs = Vec::new();

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::admin::StopReason;
 use super::event::Settlement;
 use super::partition::SharePartition;
 use super::recorder::Change;
@@ -185,7 +186,7 @@ impl SharePartition {
     fn acknowledge_held(&mut self, now: Now, offset: i64, kind: i8, count: u16, delay_ms: Option<i64>) {
         let how = match kind {
             ACCEPT => Settlement::Accepted,
-            REJECT => Settlement::Rejected,
+            REJECT => return self.poison(offset, StopReason::Rejected, now),
             GAP if self.config.order == ShareOrder::None => Settlement::Gap,
             _ => return self.release(now, offset, kind, count, delay_ms),
         };
@@ -198,8 +199,7 @@ impl SharePartition {
         self.counters.gap_releases += u64::from(kind == GAP);
         let key = self.key_of(self.window.slot(offset));
         if self.at_limit(count) {
-            self.settle(offset, Settlement::LimitReached);
-            self.note(Change::Settled(Settlement::LimitReached), offset);
+            self.poison(offset, StopReason::LimitReached, now);
         } else {
             let wait = retry::wait_after(&self.config, count + 1, delay_ms, now);
             self.give_back(offset, true, wait, now);

@@ -319,21 +319,28 @@ pub enum Why {
 }
 
 /// Why dead letters are not copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeadLetterTrouble {
     /// The group names no dead-letter topic.
+    #[error("the group names no topic for them; set errors.deadletterqueue.topic.name")]
     NotNamed,
     /// The name is none that a dead-letter topic may have (broker's prefix, internal topics).
+    #[error("the topic that the group names for them may not have that name; see errors.deadletterqueue.topic.name.prefix")]
     BadName,
     /// There is no such topic.
+    #[error("the topic that the group names for them does not exist; create it")]
     Missing,
     /// The topic is not meant for dead letters (`errors.deadletterqueue.group.enable`).
+    #[error("the topic that the group names for them is not meant for them; set errors.deadletterqueue.group.enable")]
     NotEnabled,
     /// The records cannot be read now.
+    #[error("the records cannot be read; check the disk")]
     ReadFailed,
     /// The copy is larger than the topic takes.
+    #[error("a copy is larger than a segment of the topic may be; raise segment.bytes")]
     TooLarge,
     /// The topic's log refused the copy, or could not sync it.
+    #[error("the copies cannot be written; check the disk")]
     WriteFailed,
 }
 

@@ -8,7 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use records::ids::{KeyHash, Offset};
+
+use super::admin::StopReason;
 use super::codec::{DecodeError, Reader, Writer};
+use super::stops::{KeyStop, Stop};
 
 /// Version byte of an encoded event.
 const VERSION: u8 = 1;
@@ -65,6 +69,29 @@ pub(crate) enum Event {
     },
     /// The log begins here now: what lies before is done.
     LogStarted(i64),
+    /// Records go to nobody any more: they wait for the dead-letter topic, or for someone's hand.
+    Stopped {
+        /// For what they wait, why, and since when.
+        stop: Stop,
+        /// The delivery that ended so counts.
+        counted: bool,
+        /// Which.
+        ranges: Ranges,
+    },
+    /// Stopped records are to be delivered anew, their counts at the beginning.
+    Freed(Ranges),
+    /// A key goes on only by someone's hand.
+    KeyStopped {
+        /// The key.
+        key: KeyHash,
+        /// How.
+        stop: KeyStop,
+    },
+    /// A key goes on.
+    KeyResumed(KeyHash),
+    /// Records were copied to the dead-letter topic, durably: they are done. Ascending offsets, with their keys where
+    /// these keep an order: what a redrive begins with.
+    DeadLettered(Vec<(i64, Option<KeyHash>)>),
 }
 
 /// Why a record is done.
@@ -80,6 +107,10 @@ pub(crate) enum Settlement {
     Corrupt,
     /// The holder found nothing at its offset (order `none`: Kafka archives what a gap names).
     Gap,
+    /// Its copy is in the dead-letter topic.
+    DeadLettered,
+    /// An operator skipped or dropped it.
+    Skipped,
 }
 
 /// A wait that survives a restart: the full length, and when it ends by the wall clock.
@@ -96,10 +127,20 @@ impl Event {
     pub(crate) fn below(mut self, end: i64) -> Option<Self> {
         match &mut self {
             Self::Started(at) | Self::LogStarted(at) => *at = end.min(*at),
+            Self::KeyStopped { stop, .. } => return stop.below(end).then_some(self),
+            Self::KeyResumed(_) => {}
+            Self::DeadLettered(letters) => {
+                letters.retain(|letter| letter.0 < end);
+                if letters.is_empty() {
+                    return None;
+                }
+            }
             Self::Granted { ranges, .. }
             | Self::Settled { ranges, .. }
             | Self::Returned { ranges, .. }
             | Self::Recalled(ranges)
+            | Self::Stopped { ranges, .. }
+            | Self::Freed(ranges)
             | Self::Renewed { ranges, .. } => {
                 *ranges = ranges_below(std::mem::take(ranges), end);
                 if ranges.is_empty() {
@@ -136,6 +177,8 @@ impl Event {
                     Settlement::LimitReached => 2,
                     Settlement::Corrupt => 3,
                     Settlement::Gap => 4,
+                    Settlement::DeadLettered => 5,
+                    Settlement::Skipped => 6,
                 });
                 writer.ranges(ranges);
             }
@@ -161,6 +204,38 @@ impl Event {
             Self::LogStarted(at) => {
                 writer.byte(7);
                 writer.signed(*at);
+            }
+            Self::Stopped { stop, counted, ranges } => {
+                writer.byte(8);
+                writer.byte(u8::from(*counted));
+                stop.write(&mut writer);
+                writer.ranges(ranges);
+            }
+            Self::Freed(ranges) => {
+                writer.byte(9);
+                writer.ranges(ranges);
+            }
+            Self::KeyStopped { key, stop } => {
+                writer.byte(10);
+                writer.fixed(key.0);
+                stop.write(&mut writer);
+            }
+            Self::KeyResumed(key) => {
+                writer.byte(11);
+                writer.fixed(key.0);
+            }
+            Self::DeadLettered(letters) => {
+                writer.byte(12);
+                writer.number(letters.len() as u64);
+                let mut behind = 0;
+                for &(offset, key) in letters {
+                    writer.signed(offset - behind);
+                    behind = offset;
+                    writer.byte(u8::from(key.is_some()));
+                    if let Some(key) = key {
+                        writer.fixed(key.0);
+                    }
+                }
             }
         }
         writer.0.into()
@@ -192,6 +267,8 @@ impl Event {
                     2 => Settlement::LimitReached,
                     3 => Settlement::Corrupt,
                     4 => Settlement::Gap,
+                    5 => Settlement::DeadLettered,
+                    6 => Settlement::Skipped,
                     _ => return Err(DecodeError),
                 },
                 ranges: reader.ranges()?,
@@ -212,6 +289,29 @@ impl Event {
                 ranges: reader.ranges()?,
             },
             7 => Self::LogStarted(reader.signed()?),
+            8 => {
+                let counted = reader.byte()? != 0;
+                let stop = Stop::read(&mut reader)?;
+                Self::Stopped { stop, counted, ranges: reader.ranges()? }
+            }
+            9 => Self::Freed(reader.ranges()?),
+            10 => Self::KeyStopped {
+                key: KeyHash(reader.fixed()?),
+                stop: KeyStop::read(&mut reader)?,
+            },
+            11 => Self::KeyResumed(KeyHash(reader.fixed()?)),
+            12 => {
+                let count = reader.small()?;
+                let mut letters = Vec::with_capacity(reader.capacity(count));
+                let mut behind = 0_i64;
+                for _ in 0..count {
+                    behind = behind.checked_add(reader.signed()?).ok_or(DecodeError)?;
+                    let keyed = reader.byte()? != 0;
+                    let key = if keyed { Some(KeyHash(reader.fixed()?)) } else { None };
+                    letters.push((behind, key));
+                }
+                Self::DeadLettered(letters)
+            }
             _ => return Err(DecodeError),
         };
         if reader.0.is_empty() { Ok(event) } else { Err(DecodeError) }

@@ -2,7 +2,8 @@
 
 use records::ids::{KeyHash, Offset};
 
-use super::event::{Event, Settlement};
+use super::admin::StopReason;
+use super::event::Event;
 use super::partition::SharePartition;
 use super::recorder::Change;
 use super::window::RecordState;
@@ -109,8 +110,7 @@ impl SharePartition {
     /// A delivery is over without success: the record comes back, or has reached its limit.
     fn fail(&mut self, offset: i64, count: u16, counted: bool, now: Now) {
         if counted && self.at_limit(count) {
-            self.settle(offset, Settlement::LimitReached);
-            self.note(Change::Settled(Settlement::LimitReached), offset);
+            self.poison(offset, StopReason::LimitReached, now);
         } else {
             self.give_back(offset, counted, None, now);
             self.note(Change::Returned { counted, wait: None }, offset);
@@ -143,7 +143,7 @@ impl SharePartition {
     }
 
     /// The stored batch `first..=last` cannot be read: what of it this delivery was to bring goes the poison way.
-    pub(crate) fn corrupt(&mut self, delivery: u64, first: i64, last: i64) {
+    pub(crate) fn corrupt(&mut self, delivery: u64, first: i64, last: i64, now: Now) {
         let offsets: Vec<i64> = self
             .window
             .range(first, last)
@@ -151,8 +151,7 @@ impl SharePartition {
             .map(|(offset, _)| offset)
             .collect();
         for &offset in &offsets {
-            self.settle(offset, Settlement::Corrupt);
-            self.note(Change::Settled(Settlement::Corrupt), offset);
+            self.poison(offset, StopReason::Corrupt, now);
         }
         self.window.advance();
     }

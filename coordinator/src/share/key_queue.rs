@@ -5,7 +5,7 @@
 //! free, but the record failed often: it goes out now and then while others wait), and `own` (only the member that
 //! holds the key's lease may take). What stands in none of them waits for an event that calls [`KeyQueue::refresh`].
 //! Keyless records, and every record of a group without order, are keys of their own: they stand in `free` or
-//! `tired` by themselves.
+//! `tired` by themselves. A key that was stopped stands in none of them.
 //!
 //! Invariants: a key with records out stands in `own` or nowhere. A key whose records out have two holders (the
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled.
@@ -33,6 +33,10 @@ pub(crate) struct KeyQueue {
     tired: BTreeSet<i64>,
     own: BTreeSet<(u32, i64)>,
     keyless: BTreeSet<i64>,
+    /// Keys that hand out nothing, and whether they are followed to the dead-letter topic.
+    stopped: BTreeMap<KeyHash, bool>,
+    /// Heads of followed keys with nothing out.
+    following: BTreeSet<i64>,
     loads: BTreeMap<u32, Load>,
     /// Keys (not keyless records) in `free` and `tired`.
     ready_keys: usize,
@@ -50,6 +54,8 @@ impl Default for KeyQueue {
             tired: BTreeSet::new(),
             own: BTreeSet::new(),
             keyless: BTreeSet::new(),
+            stopped: BTreeMap::new(),
+            following: BTreeSet::new(),
             loads: BTreeMap::new(),
             ready_keys: 0,
             leased_keys: 0,
@@ -81,6 +87,7 @@ enum Place {
     Free(i64),
     Tired(i64),
     Own(u32, i64),
+    Following(i64),
 }
 
 /// What a member holds of ordered keys.
@@ -351,10 +358,48 @@ impl KeyQueue {
         held[from..].iter().map(|held| held.0).collect()
     }
 
+    /// The first record of `key` in members' hands, and whether it was recalled.
+    pub(crate) fn first_out(&self, key: KeyHash) -> Option<(i64, bool)> {
+        let out = self.keys.get(&key)?.out.as_ref()?;
+        let held = out.held.first().map(|held| (held.0, false));
+        held.into_iter().chain(out.recalled.first().map(|recalled| (recalled.0, true))).min()
+    }
+
+    /// `key` hands out nothing from now on.
+    pub(crate) fn stop(&mut self, window: &Window, key: KeyHash, follows: bool) {
+        self.stopped.insert(key, follows);
+        self.refresh(window, key);
+    }
+
+    /// `key` hands out records again.
+    pub(crate) fn resume(&mut self, window: &Window, key: KeyHash) {
+        self.stopped.remove(&key);
+        self.refresh(window, key);
+    }
+
+    /// The oldest record that a followed key has next, with nothing of the key out.
+    pub(crate) fn first_following(&self) -> Option<i64> {
+        self.following.first().copied()
+    }
+
+    /// The first queued records of `key` that are not stopped, at most `max`.
+    pub(crate) fn chain(&self, window: &Window, key: KeyHash, max: usize) -> Vec<i64> {
+        let head = self.head(key);
+        let next = |&offset: &i64| Some(window.slot(offset).next).filter(|&next| next != NONE);
+        std::iter::successors(head, next)
+            .take_while(|&offset| window.slot(offset).state != RecordState::Stopped)
+            .take(max)
+            .collect()
+    }
+
     /// Something about `key` has changed: finds its place among the ready ones anew.
     pub(crate) fn refresh(&mut self, window: &Window, key: KeyHash) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
-        let place = place_of(window, entry, &self.loads);
+        let place = match self.stopped.get(&key) {
+            None => place_of(window, entry, &self.loads),
+            Some(true) if follows_now(window, entry) => Place::Following(entry.head),
+            Some(_) => Place::Nowhere,
+        };
         if place != entry.place {
             let old = std::mem::replace(&mut entry.place, place);
             match old {
@@ -370,6 +415,9 @@ impl KeyQueue {
                 Place::Own(holder, at) => {
                     self.own.remove(&(holder, at));
                 }
+                Place::Following(at) => {
+                    self.following.remove(&at);
+                }
             }
             match place {
                 Place::Nowhere => {}
@@ -384,6 +432,9 @@ impl KeyQueue {
                 Place::Own(holder, at) => {
                     self.own.insert((holder, at));
                 }
+                Place::Following(at) => {
+                    self.following.insert(at);
+                }
             }
         }
         if entry.head == NONE && entry.out.is_none() {
@@ -395,6 +446,11 @@ impl KeyQueue {
     pub(crate) fn heap_bytes(&self) -> u64 {
         self.keys.len() as u64 * KEY_BYTES
     }
+}
+
+/// Whether the next record of a followed key may go to the dead-letter topic.
+fn follows_now(window: &Window, entry: &Key) -> bool {
+    entry.head != NONE && entry.out.is_none() && window.slot(entry.head).state != RecordState::Stopped
 }
 
 fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>) -> Place {

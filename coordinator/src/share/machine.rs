@@ -8,8 +8,10 @@
 //! The caller runs `finish_round` after any input, and `tick` at [`ShareMachine::next_deadline`]. For each fetch
 //! that was answered it reports exactly one of `AnswerWritten` and `AnswerLost`, before `ConnectionClosed`.
 
+mod admin;
 mod answers;
 mod delete_offsets;
+mod dead_letters;
 mod describe;
 mod facts;
 mod load;
@@ -17,17 +19,21 @@ mod requests;
 mod round;
 mod standalone;
 mod timers;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId};
 
+use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
 use self::delete_offsets::DeleteOffsets;
+use self::dead_letters::Copying;
 use self::describe::Describe;
 use self::standalone::Claims;
 use self::timers::{Timer, Timers};
+use self::watch::Watched;
 use super::acknowledge::Acknowledged;
 use super::admin::{AlterKey, DescribeKeys, ResetOffsets};
 use super::holders::Survivor;
@@ -36,7 +42,7 @@ use super::observe::Bound;
 use super::partition::SharePartition;
 use super::{ShareConfig, ShareCounters, ShareLimits};
 use crate::command::{
-    ConnectionId, ShareAcknowledge, ShareFetch, StandaloneCommit, StandaloneFetch, Ticket,
+    ConnectionId, ShareAcknowledge, ShareFetch, StandaloneCommit, StandaloneFetch, Ticket, TopicImage,
 };
 use crate::io::{Completion, OpId, ShareStateId, Slice};
 use crate::outbox::{LogTable, Outbox};
@@ -111,6 +117,10 @@ pub struct SharePartitionView {
     pub leased_keys: usize,
     /// Records that wait for a retry.
     pub delayed: usize,
+    /// Keys that are parked or followed.
+    pub stopped_keys: usize,
+    /// Records that wait for the dead-letter topic.
+    pub dead_letters: usize,
     /// Why it grants less than the log holds, where a bound is the reason.
     pub bound: Option<Bound>,
     /// About how many bytes of memory it takes.
@@ -140,6 +150,18 @@ pub struct ShareGroupView {
     pub leased_keys: usize,
     /// Keys that wait for a retry.
     pub delayed: usize,
+    /// Keys that are parked.
+    pub parked_keys: usize,
+    /// Keys whose rest goes to the dead-letter topic.
+    pub followed_keys: usize,
+    /// Records that wait for the dead-letter topic.
+    pub dead_letters: usize,
+    /// Share-partitions whose dead letters cannot be copied.
+    pub dead_letter_troubles: usize,
+    /// Share-partitions of which retention will soon take records that are not done.
+    pub retention_warnings: usize,
+    /// Timestamp of the oldest record that is not done, milliseconds, as far as it was looked at.
+    pub oldest_ms: Option<i64>,
     /// Memory, about, in bytes.
     pub heap_bytes: u64,
     /// What happened since each came into memory.
@@ -178,6 +200,14 @@ pub struct ShareMachine<S> {
     describes: BTreeMap<u64, Describe>,
     pending_describes: BTreeSet<u64>,
     deletes: BTreeMap<u64, DeleteOffsets>,
+    /// What operators asked for and that waits for share-partitions to be in memory.
+    admins: BTreeMap<u64, Admin>,
+    pending_admins: BTreeSet<u64>,
+    /// Answers to operators that wait for events to be appended.
+    held: BTreeMap<u64, Held>,
+    topics: Arc<TopicImage>,
+    /// Whether logs may be appended to already (after an unclean stop).
+    may_append: bool,
     ops: BTreeMap<OpId, Op>,
     dirty: BTreeSet<u32>,
     /// Share-partitions take their turn from here on.
@@ -221,6 +251,12 @@ struct Part {
     event_bytes: u64,
     snapshot_bytes: u64,
     sync_due: Option<Mono>,
+    /// What the scan under way finds is of no use.
+    scan_is_void: bool,
+    /// Dead letters on their way.
+    copying: Copying,
+    /// What was seen of its oldest record.
+    watched: Watched,
 }
 
 /// An append of events that is under way.
@@ -294,6 +330,13 @@ enum Op {
     /// Of a request to delete share state: which partitions have any.
     StatesToDelete(u64),
     DeletePart(u64, PartitionId),
+    AdminStates(u64),
+    Reset { admin: u64, index: usize },
+    Letters { part: u32, generation: u32 },
+    Copy { part: u32, generation: u32, target: PartitionId },
+    CopySync { part: u32, generation: u32 },
+    Oldest { part: u32, generation: u32, offset: i64 },
+    Retention { part: u32, generation: u32 },
 }
 
 impl<S: Slice> ShareMachine<S> {
@@ -325,6 +368,11 @@ impl<S: Slice> ShareMachine<S> {
             describes: BTreeMap::new(),
             pending_describes: BTreeSet::new(),
             deletes: BTreeMap::new(),
+            admins: BTreeMap::new(),
+            pending_admins: BTreeSet::new(),
+            held: BTreeMap::new(),
+            topics: Arc::default(),
+            may_append: true,
             ops: BTreeMap::new(),
             dirty: BTreeSet::new(),
             turn: 0,
@@ -369,28 +417,55 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
+    /// Whether dead letters may be appended to logs now.
+    pub fn may_append(&mut self, may: bool) {
+        if may && !self.may_append {
+            self.dirty.extend(self.parts.keys().copied());
+        }
+        self.may_append = may;
+    }
+
+    /// The partition to which the submission of this id appends, if it is an append of this machine.
+    #[must_use]
+    pub fn appends_to(&self, op: OpId) -> Option<PartitionId> {
+        match self.ops.get(&op) {
+            Some(Op::Copy { target, .. }) => Some(*target),
+            _ => None,
+        }
+    }
+
     /// Takes the end of a submission that this machine made.
     pub fn complete(&mut self, now: Now, completion: Completion<S>, logs: &LogTable, out: &mut Outbox<S>) {
         self.started.get_or_insert(now.mono);
         match completion {
             Completion::ShareStateOpened(op, result) => self.state_opened(now, op, result, logs, out),
-            Completion::OffsetFound(op, result) => self.start_found(now, op, result, logs),
+            Completion::OffsetFound(op, result) => {
+                if self.reset_found(op, result, logs) {
+                    return;
+                }
+                self.start_found(now, op, result, logs);
+            }
             Completion::Scanned(op, result) => self.scan_done(now, op, result, logs),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
-            Completion::Synced(op, _) => self.synced(op),
+            Completion::Synced(op, result) => self.synced(now, op, result, out),
+            Completion::Appended(op, result) => self.letters_appended(now, op, result, out),
+            Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
+            Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
             Completion::ShareStateDeleted(op, result) => match self.ops.remove(&op) {
                 Some(Op::DeletePart(number, partition)) => self.delete_done(number, partition, result, out),
                 Some(Op::Delete { ticket, group }) => Self::state_deleted(ticket, group, result, out),
                 _ => {}
             },
-            Completion::ShareStates(op, result) => match self.ops.remove(&op) {
-                Some(Op::StatesToDelete(number)) => self.delete_listed(now, number, result, out),
-                Some(Op::States(number)) => self.states_listed(number, result, logs, out),
-                _ => {}
+            Completion::ShareStates(op, result) => match self.ops.get(&op) {
+                Some(Op::AdminStates(_)) => self.admin_states_listed(op, result, out),
+                _ => match self.ops.remove(&op) {
+                    Some(Op::StatesToDelete(number)) => self.delete_listed(now, number, result, out),
+                    Some(Op::States(number)) => self.states_listed(number, result, logs, out),
+                    _ => {}
+                },
             },
-            Completion::Appended(..)
-            | Completion::Read(..)
+            Completion::Read(..)
             | Completion::RecordsDeleted(..)
             | Completion::Loaded(..) => {}
         }
@@ -422,7 +497,9 @@ impl<S: Slice> ShareMachine<S> {
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
-            bound: if part.locks_are_full() { Some(Bound::RecordLocks) } else { part.scan_bound() },
+            stopped_keys: part.stops.keys_len(),
+            dead_letters: part.stops.letters_len(),
+            bound: part.bound(),
             heap_bytes: part.heap_bytes(),
             counters: part.counters,
         })
@@ -440,12 +517,20 @@ impl<S: Slice> ShareMachine<S> {
                 let Some(open) = part.open() else { continue };
                 let end = upper(logs, &group.config, part.id);
                 view.partitions += 1;
-                view.bound += usize::from(open.locks_are_full() || open.scan_bound().is_some());
+                view.bound += usize::from(open.bound().is_some());
                 view.lag += open.lag(end);
                 view.out += open.out;
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
                 view.delayed += open.waits.len();
+                let followed = open.stops.keys().filter(|(_, stop)| stop.follows).count();
+                view.followed_keys += followed;
+                view.parked_keys += open.stops.keys_len() - followed;
+                view.dead_letters += open.stops.letters_len();
+                view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());
+                view.retention_warnings += usize::from(part.watched.warning().is_some());
+                let oldest = open.oldest(end).and_then(|offset| part.watched.timestamp_of(offset));
+                view.oldest_ms = view.oldest_ms.into_iter().chain(oldest).min();
                 view.heap_bytes += open.heap_bytes();
                 view.counters.add(&open.counters);
             }

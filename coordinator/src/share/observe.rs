@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use records::ids::Offset;
 
+use super::admin::StopReason;
 use super::event::{Settlement, Wait};
 use super::holders::Survivor;
 use super::partition::{SharePartition, unscanned};
@@ -51,7 +52,7 @@ impl SharePartition {
                 ScannedKind::Corrupt => {
                     let first = batch.base.get().max(cursor);
                     self.gap(cursor, first - 1);
-                    self.poison_unread(first, batch.last.get());
+                    self.poison_unread(first, batch.last.get(), now);
                     cursor = cursor.max(batch.last.get() + 1);
                 }
             }
@@ -112,6 +113,9 @@ impl SharePartition {
             }
         } else {
             self.enqueue(offset, &slot);
+            if slot.state == RecordState::Stopped {
+                self.stop_key_of(offset, now);
+            }
         }
     }
 
@@ -140,7 +144,7 @@ impl SharePartition {
     }
 
     /// A stored batch that cannot be read goes the group's poison way, as one event.
-    fn poison_unread(&mut self, first: i64, last: i64) {
+    fn poison_unread(&mut self, first: i64, last: i64, now: Now) {
         let first = first.max(self.window.start());
         let mut from = first;
         while from <= last {
@@ -148,16 +152,11 @@ impl SharePartition {
             if at > last {
                 break;
             }
-            if self.window.get(at).is_some_and(Slot::is_out) {
-                self.window.slot_mut(at).scanned = true;
-            } else {
-                if self.window.get(at).is_some() {
-                    self.settle(at, Settlement::Corrupt);
-                } else {
-                    self.window.settle_gap(at, at);
-                    self.counters.settled(Settlement::Corrupt);
-                }
-                self.note(Change::Settled(Settlement::Corrupt), at);
+            match self.window.get_mut(at) {
+                // Its holder has to say what became of it; what is stopped waits on.
+                Some(slot) if slot.is_out() || slot.state == RecordState::Stopped => slot.scanned = true,
+                Some(_) => self.poison(at, StopReason::Corrupt, now),
+                None => self.poison_unknown(at, now),
             }
             from = at + 1;
         }

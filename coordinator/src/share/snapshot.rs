@@ -14,6 +14,7 @@ use super::codec::{DecodeError, Reader, Writer};
 use super::event::{Event, Wait, ranges_below};
 use super::holders::Lock;
 use super::partition::{SharePartition, unscanned};
+use super::stops::Stops;
 use super::window::RecordState;
 use crate::io::StoredState;
 use crate::time::Now;
@@ -50,7 +51,8 @@ impl SharePartition {
             writer.signed(offset - behind);
             behind = offset + 1;
             let state = match slot.state {
-                RecordState::Queued => 0,
+                // What stopped a record follows behind the records.
+                RecordState::Queued | RecordState::Stopped => 0,
                 RecordState::Delayed => 1,
                 RecordState::Held => 2,
                 RecordState::Recalled => 3,
@@ -73,6 +75,7 @@ impl SharePartition {
                 writer.signed(wait.until_wall_ms);
             }
         }
+        self.stops.write(&mut writer);
         writer.0.into()
     }
 
@@ -171,6 +174,24 @@ impl SharePartition {
             self.window.settle_gap(first, last);
         }
         locks.into_iter().for_each(|lock| self.holders.drop_empty(lock));
+        self.restore_stops(&mut reader, end)?;
         if reader.0.is_empty() { Ok(()) } else { Err(DecodeError) }
+    }
+
+    /// What stopped records and keys; a snapshot of before there was such a thing ends here.
+    fn restore_stops(&mut self, reader: &mut Reader<'_>, end: i64) -> Result<(), DecodeError> {
+        if reader.0.is_empty() {
+            return Ok(());
+        }
+        let (stops, records) = Stops::read(reader, end)?;
+        let keys: Vec<_> = stops.keys().map(|(key, &stop)| (key, stop)).collect();
+        self.stops = stops;
+        for (key, stop) in keys {
+            self.stop_key(key, stop);
+        }
+        for (offset, stop) in records {
+            self.stop_record(offset, stop, false);
+        }
+        Ok(())
     }
 }

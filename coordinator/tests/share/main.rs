@@ -3,12 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
 
 mod answers;
+mod admin;
 mod common;
+mod dead_letters;
 mod executor;
+mod hand;
 mod kafka_order;
 mod key_order;
 mod members;
 mod model;
 mod recall;
 mod redelivery;
+mod retention;
+mod why;
 mod wakeups;

@@ -56,7 +56,9 @@ impl<S: Slice> ShareMachine<S> {
                     self.dirty.insert(part);
                 }
             }
-            Fact::UncleanStop | Fact::PartitionOpened { .. } | Fact::Topics(_) => {}
+            Fact::Topics(topics) => self.topics_changed(topics),
+            Fact::PartitionOpened { .. } => self.retry_dead_letters(),
+            Fact::UncleanStop => {}
         }
     }
 
@@ -113,6 +115,8 @@ impl<S: Slice> ShareMachine<S> {
             if let Some(open) = self.open_part(part) {
                 open.configure(Arc::clone(config));
             }
+            // Perhaps to another dead-letter topic.
+            self.timers.set(Timer::Letters(part), None);
             self.dirty.insert(part);
         }
     }
@@ -186,6 +190,10 @@ impl<S: Slice> ShareMachine<S> {
             }
             Timer::Sync(part) => self.sync(part, out),
             Timer::Reload(part) => self.reload_due(part, out),
+            Timer::Letters(part) => {
+                self.dirty.insert(part);
+            }
+            Timer::Watch(part) => self.watch(part, out),
             Timer::Grace(member) => {
                 if self.members.get(&member).is_some_and(|member| member.connections.is_empty()) {
                     self.end_session(now, member);

@@ -18,6 +18,7 @@ impl<S: Slice> ShareMachine<S> {
     /// Matches, answers, parks, reads ahead and appends what the inputs since the last call call for.
     pub fn finish_round(&mut self, now: Now, logs: &LogTable, out: &mut Outbox<S>) {
         self.started.get_or_insert(now.mono);
+        self.serve_admins(now, logs, out);
         let mut touched = std::collections::BTreeSet::new();
         // Answering may change share-partitions again: until nothing moves.
         loop {
@@ -27,6 +28,7 @@ impl<S: Slice> ShareMachine<S> {
             for part in first.into_iter().chain(later) {
                 self.match_part(now, part, logs);
                 self.read_ahead(part, logs, out);
+                self.copy_dead_letters(now, part, logs, out);
             }
             touched.extend(dirty);
             for ask in std::mem::take(&mut self.unsettled_asks) {
@@ -38,6 +40,7 @@ impl<S: Slice> ShareMachine<S> {
         }
         for part in touched {
             self.append_events(now, part, out);
+            self.keep_watch(now, part);
             let deadline = self.parts.get(&part).and_then(Part::open).and_then(SharePartition::next_deadline);
             self.timers.set(Timer::Part(part), deadline);
         }
@@ -211,6 +214,11 @@ impl<S: Slice> ShareMachine<S> {
             return;
         };
         part.scanning = false;
+        if std::mem::take(&mut part.scan_is_void) {
+            // It began where the share-partition was before it was reset.
+            self.dirty.insert(number);
+            return;
+        }
         let log_start = logs.get(&part.id).map(|facts| facts.log_start.get());
         let Some(open) = part.open_mut() else { return };
         match result {
@@ -305,8 +313,16 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// A failed sync poisons the log until a restart: the next append fails and tells those who wait.
-    pub(super) fn synced(&mut self, op: OpId) {
-        self.ops.remove(&op);
+    pub(super) fn synced(
+        &mut self,
+        now: Now,
+        op: OpId,
+        result: Result<(), IoError>,
+        out: &mut Outbox<S>,
+    ) {
+        if let Some(Op::CopySync { part, generation }) = self.ops.remove(&op) {
+            self.letters_synced(now, part, generation, result, out);
+        }
     }
 }
 

@@ -50,6 +50,9 @@ impl World {
             | Submission::DeleteRecords { partition, .. }
             | Submission::Load { partition, .. }
             | Submission::Scan { partition, .. }
+            | Submission::SyncNow { partition, .. }
+            | Submission::ReadRecords { partition, .. }
+            | Submission::NextRetention { partition, .. }
             | Submission::OpenShareState { partition, .. } => vec![*partition],
             Submission::AppendEvents { state, .. } | Submission::WriteSnapshot { state, .. } => {
                 vec![state.partition]
@@ -66,7 +69,7 @@ impl World {
     /// The disk serves.
     pub(super) fn serve(&mut self, submission: &Submission) -> Result<(), Violation> {
         let concerned = self.concerned(submission);
-        if let &Submission::Sync { op, partition } = submission {
+        if let &(Submission::Sync { op, partition } | Submission::SyncNow { op, partition }) = submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
             if self.breaker.is(Breakage::SyncFaked) {
@@ -109,6 +112,7 @@ impl World {
             Submission::AppendEvents { .. } | Submission::WriteSnapshot { .. } => (faults.events_fail, true),
             Submission::Scan { .. }
             | Submission::Build { .. }
+            | Submission::ReadRecords { .. }
             | Submission::OpenShareState { .. }
             | Submission::Load { .. }
             | Submission::Read { .. } => (faults.read_fails, false),
