@@ -130,13 +130,13 @@ impl Writer {
             kind => match kind.strip_prefix("[]") {
                 Some(element) => {
                     let count = match &mut self.source {
-                        Source::Random(random) if nullable && random.maybe_text().is_none() => {
-                            self.varint(0);
-                            return;
+                        Source::Random(random) => {
+                            let null = nullable && random.maybe_text().is_none();
+                            (!null).then(|| random.list(|_| ()).len())
                         }
-                        Source::Random(random) => random.list(|_| ()).len(),
-                        Source::Defaults => 1,
+                        Source::Defaults => Some(1),
                     };
+                    let Some(count) = count else { return self.varint(0) };
                     self.varint(count as u32 + 1);
                     let names = self.names.len();
                     for number in 0..count {

@@ -103,7 +103,7 @@ impl SharePartition {
         // Each pass takes one record of a key at most: the next of its records is known only then.
         loop {
             let before = bidder.picks.len();
-            for (offset, source) in self.look(bidder, &ranges) {
+            for (offset, source) in self.ready_of(bidder, &ranges) {
                 if bidder.budget.is_spent() || self.locks_are_full() {
                     return;
                 }
@@ -127,7 +127,7 @@ impl SharePartition {
     }
 
     /// As many ready records of the ranges as the fetch may take, ascending.
-    fn look(&self, bidder: &mut Bidder, ranges: &[KeyRange]) -> Vec<(i64, Source)> {
+    fn ready_of(&self, bidder: &mut Bidder, ranges: &[KeyRange]) -> Vec<(i64, Source)> {
         let holder = self.holders.find(&bidder.member).unwrap_or(0);
         let wanted = bidder.budget.records_left();
         let mut found = Vec::new();

@@ -14,6 +14,8 @@ mod members;
 mod model;
 mod recall;
 mod redelivery;
+mod offsets_admin;
 mod retention;
+mod standalone;
 mod why;
 mod wakeups;
