@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use records::ids::{KeyHash, Offset};
+use records::ids::KeyHash;
 
-use super::admin::StopReason;
 use super::codec::{DecodeError, Reader, Writer};
 use super::stops::{KeyStop, Stop};
 
@@ -330,8 +329,11 @@ pub(crate) fn ranges_below(mut ranges: Ranges, end: i64) -> Ranges {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use records::ids::Offset;
 
     use super::*;
+    use crate::share::admin::StopReason;
+    use crate::share::stops::WaitsFor;
 
     fn ranges() -> impl Strategy<Value = Ranges> {
         prop::collection::vec((0_i64..1_000, 0_i64..1_000), 0..20).prop_map(|steps| {
@@ -346,11 +348,34 @@ mod tests {
     }
 
     fn event() -> impl Strategy<Value = Event> {
-        use Settlement::{Accepted, Corrupt, Gap, LimitReached, Rejected};
-        let how = prop::sample::select(vec![Accepted, Rejected, LimitReached, Corrupt, Gap]);
+        use Settlement::{Accepted, Corrupt, DeadLettered, Gap, LimitReached, Rejected, Skipped};
+        let how = prop::sample::select(vec![
+            Accepted, Rejected, LimitReached, Corrupt, Gap, DeadLettered, Skipped,
+        ]);
         let wait = prop::option::of((0..i64::MAX, i64::MIN..i64::MAX))
             .prop_map(|wait| wait.map(|(full_ms, until_wall_ms)| Wait { full_ms, until_wall_ms }));
+        let reason = prop_oneof![
+            Just(StopReason::Rejected),
+            Just(StopReason::LimitReached),
+            Just(StopReason::Corrupt),
+            Just(StopReason::Operator),
+            any::<i64>().prop_map(|at| StopReason::Follows(Offset(at))),
+        ];
+        let waits_for = prop::sample::select(vec![WaitsFor::DeadLetter, WaitsFor::Hand]);
+        let stop = (waits_for, reason.clone(), any::<i64>())
+            .prop_map(|(waits_for, reason, wall_ms)| Stop { waits_for, reason, wall_ms });
+        let key_stop = (any::<bool>(), any::<i64>(), any::<u16>(), any::<i64>(), reason).prop_map(
+            |(follows, at, deliveries, wall_ms, reason)| KeyStop { follows, at, deliveries, wall_ms, reason },
+        );
+        let letters =
+            prop::collection::btree_map(0..i64::MAX, prop::option::of(any::<u64>().prop_map(KeyHash)), 0..20);
         prop_oneof![
+            (stop, any::<bool>(), ranges())
+                .prop_map(|(stop, counted, ranges)| Event::Stopped { stop, counted, ranges }),
+            ranges().prop_map(Event::Freed),
+            (any::<u64>(), key_stop).prop_map(|(key, stop)| Event::KeyStopped { key: KeyHash(key), stop }),
+            any::<u64>().prop_map(|key| Event::KeyResumed(KeyHash(key))),
+            letters.prop_map(|letters| Event::DeadLettered(letters.into_iter().collect())),
             any::<i64>().prop_map(Event::Started),
             any::<i64>().prop_map(Event::LogStarted),
             ranges().prop_map(Event::Recalled),

@@ -33,7 +33,7 @@ impl SharePartition {
         let lone = self.stops.records().filter(|(offset, stop)| {
             held_by_hand(stop)
                 && self.window.get(*offset).is_some_and(|slot| {
-                    self.key_of(slot).is_none_or(|key| self.stops.key(key).is_none())
+                    slot.scanned && self.key_of(slot).is_none_or(|key| self.stops.key(key).is_none())
                 })
         });
         let following = self.stops.keys().filter(|(_, stop)| stop.follows).count();
@@ -103,7 +103,7 @@ impl SharePartition {
             reason: stop.reason,
         });
         let lone = self.stops.records().filter_map(|(offset, stop)| {
-            let slot = self.window.get(offset)?;
+            let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
             let key = self.key_of(slot);
             let told = key.is_some_and(|key| self.stops.key(key).is_some());
             (stop.waits_for == WaitsFor::Hand && !told).then_some(StoppedKey {

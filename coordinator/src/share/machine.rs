@@ -35,7 +35,7 @@ use self::standalone::Claims;
 use self::timers::{Timer, Timers};
 use self::watch::Watched;
 use super::acknowledge::Acknowledged;
-use super::admin::{AlterKey, DescribeKeys, ResetOffsets};
+use super::admin::{AlterKey, DescribeKeys, KeyLine, ResetOffsets};
 use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
@@ -130,7 +130,7 @@ pub struct SharePartitionView {
 }
 
 /// Where a share group stands: sums over its share-partitions that are in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShareGroupView {
     /// Share-partitions in memory.
     pub partitions: usize,
@@ -164,9 +164,31 @@ pub struct ShareGroupView {
     pub oldest_ms: Option<i64>,
     /// Memory, about, in bytes.
     pub heap_bytes: u64,
+    /// The keys that have most unsettled records, among those that were looked at.
+    pub by_backlog: Vec<ShareKeyView>,
+    /// The keys whose next record lies farthest behind the end of its log.
+    pub by_age: Vec<ShareKeyView>,
+    /// The keys whose next record failed most often.
+    pub by_deliveries: Vec<ShareKeyView>,
     /// What happened since each came into memory.
     pub counters: ShareCounters,
 }
+
+/// One of a group's worst keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareKeyView {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The key, and where it stands.
+    pub line: KeyLine,
+    /// Offsets from its first unsettled record to the end of what the group may see.
+    pub behind: i64,
+}
+
+/// Keys of a list of a [`ShareGroupView`].
+const VIEW_KEYS_MAX: usize = 10;
+/// Records that a [`ShareGroupView`] passes over for its lists, in all share-partitions of its group together.
+const VIEW_LOOK_MAX: usize = 16_384;
 
 /// All share groups of a shard. `S` names bytes of a log.
 #[derive(Debug)]
@@ -512,6 +534,8 @@ impl<S: Slice> ShareMachine<S> {
                 members: group.live.as_ref().map_or(0, BTreeSet::len),
                 ..ShareGroupView::default()
             };
+            let mut keys = Vec::new();
+            let mut look_left = VIEW_LOOK_MAX;
             for part in group.parts.iter().filter_map(|part| self.parts.get(part)) {
                 view.broken += usize::from(matches!(part.state, PartState::Broken(_)));
                 let Some(open) = part.open() else { continue };
@@ -533,7 +557,18 @@ impl<S: Slice> ShareMachine<S> {
                 view.oldest_ms = view.oldest_ms.into_iter().chain(oldest).min();
                 view.heap_bytes += open.heap_bytes();
                 view.counters.add(&open.counters);
+                let looked = look_left.min(open.window.len());
+                look_left -= looked;
+                keys.extend(open.keys_at_hand(looked).0.into_iter().map(|line| ShareKeyView {
+                    partition: part.id,
+                    line,
+                    behind: end - line.offset.get(),
+                }));
             }
+            view.by_backlog = worst(&keys, |key| key.line.backlog);
+            view.by_age = worst(&keys, |key| key.behind);
+            view.by_deliveries = worst(&keys, |key| key.line.deliveries);
+            view.by_deliveries.retain(|key| key.line.deliveries > 0);
             (Arc::clone(&group.name), view)
         })
     }
@@ -627,6 +662,14 @@ impl Part {
             _ => None,
         }
     }
+}
+
+/// The keys that rank highest.
+fn worst<K: Ord>(keys: &[ShareKeyView], rank: impl Fn(&ShareKeyView) -> K) -> Vec<ShareKeyView> {
+    let mut keys = keys.to_vec();
+    keys.sort_by_key(|key| std::cmp::Reverse(rank(key)));
+    keys.truncate(VIEW_KEYS_MAX);
+    keys
 }
 
 /// Where the records end that a group may see.

@@ -30,7 +30,7 @@ pub(crate) mod stops;
 pub(crate) mod window;
 
 pub use limits::ShareLimits;
-pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareMachine, SharePartitionView};
+pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareKeyView, ShareMachine, SharePartitionView};
 pub use observe::Bound;
 
 /// In what order a share group's records go out (`sluice.share.order`).

@@ -10,11 +10,12 @@ use crate::hand::{at, of};
 /// A group whose poison is parked, and 0:a poisoned.
 fn parked() -> World {
     let mut world = World::new(ShareConfig { poison: Poison::Park, ..key_config() });
-    world.log("a a b");
+    world.log("a a");
     for count in 1..=5 {
         assert_eq!(world.fetch("A", 1), [(0, 0, count)]);
         assert_eq!(world.ack("A", 0, 0, RELEASE), None);
     }
+    world.log("b");
     world
 }
 
