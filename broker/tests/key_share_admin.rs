@@ -104,6 +104,8 @@ async fn k33_where_it_stands_and_why() {
         .await;
     let mut a = setup.joined("a").await;
     assert_eq!(a.fetch(Fetch { max_records: 2, ..PATIENT }).await.acquired(), [(0, 1, 1)]);
+    // The broker hears a moment later than the member that its answer was written.
+    while admin.why(at(0)).await == Reason::Unwritten {}
     let stands = admin.describe(vec![at(0), at(3), of_key(0), at(2), of_key(9), at(99)]).await;
     assert_eq!((stands.order, stands.start_offset, stands.end_offset), (1, Offset(0), Offset(6)));
     assert_eq!((stands.scan_offset, stands.lag, stands.in_flight), (Offset(6), 6, 2));

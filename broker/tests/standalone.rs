@@ -112,7 +112,7 @@ async fn k68_one_group_id_one_way() {
     assert_eq!(commit(&mut reader, &[(0, 0)]).await.unwrap(), 1, "the reader goes on undisturbed");
     reader.close().await.unwrap();
     assert_eq!(member.heartbeat(0, Some(&["t"])).await.error_code, 0);
-    assert_eq!(member.fetch(PATIENT).await.acquired(), [(1, 1, 2)], "what was committed is done");
+    assert_eq!(member.fetch(PATIENT).await.acquired(), [(1, 1, 3)], "what was committed is done");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ const KEYED_GROUPS_MAX: usize = 100;
 /// Name behind `sluice_share_`, type, meaning, value.
 type Series = (&'static str, &'static str, &'static str, fn(&ShareGroupView) -> i64);
 
-const SERIES: [Series; 23] = [
+const SERIES: [Series; 22] = [
     ("partitions", "gauge", "Share-partitions in memory", |view| count(view.partitions)),
     (
         "bound_partitions",

@@ -1,6 +1,6 @@
 //! `sluice groups reset`: where to, for which partitions, and the change itself.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use client::Admin;
 use client::admin::OffsetAt;
 use protocol::messages::key_share_describe::KeyShareDescribeRequest;
@@ -11,8 +11,8 @@ use crate::cli::remote::{Said, Trouble, table};
 use crate::cli::times;
 
 #[derive(Debug, Args)]
-#[group(id = "where_to", required = true, multiple = false, args = ["to_earliest", "to_latest", "to_offset", "to_datetime"])]
-#[group(id = "what", required = true, multiple = false, args = ["topic", "all_topics"])]
+#[command(group(ArgGroup::new("where").required(true).args(["to_earliest", "to_latest", "to_offset", "to_datetime"])))]
+#[command(group(ArgGroup::new("what").required(true).args(["topic", "all_topics"])))]
 pub(super) struct Reset {
     /// The share group.
     group: String,

@@ -1,6 +1,6 @@
 //! Which key is meant, and in which partition it is.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use client::Admin;
 use protocol::messages::key_share_describe::{
     KeyShareAnswer, KeyShareDescribePartition, KeyShareDescribeRequest, KeyShareDescribeTopic,
@@ -16,7 +16,7 @@ const LISTED_MAX: i32 = 100;
 
 /// A key, or a record by which it is named.
 #[derive(Debug, Args)]
-#[group(id = "target", required = true, multiple = false, args = ["key", "key_hash", "offset"])]
+#[command(group(ArgGroup::new("target").required(true).args(["key", "key_hash", "offset"])))]
 pub(super) struct Which {
     /// The share group.
     pub(super) group: String,
