@@ -196,15 +196,35 @@ async fn s18_deleted_offsets_begin_as_the_groups_settings_say() {
 async fn s18_groups_that_are_none() {
     let setup = Setup::new("none").await;
     let mut admin = Client::new(&setup.server).await;
+    assert_eq!(altered(&alter(&mut admin, "", &[("t", 0, 0)]).await), (24, vec![]));
     for (group, code) in [("unknown", 69), ("", 24)] {
-        assert_eq!(altered(&alter(&mut admin, group, &[("t", 0, 0)]).await), (code, vec![]), "{group:?}");
         assert_eq!(deleted(&delete(&mut admin, group, &["t"]).await), (code, vec![]), "{group:?}");
     }
     // Without topics there is nothing to refuse.
     assert_eq!(altered(&alter(&mut admin, "unknown", &[]).await), (0, vec![]));
     assert_eq!(deleted(&delete(&mut admin, "unknown", &[]).await), (0, vec![]));
     let mut a = setup.joined("a").await;
-    assert_eq!(altered(&alter(&mut admin, "unknown", &[("t", 0, 0)]).await).0, 69);
     leaves(&mut a).await;
     assert_eq!(altered(&alter(&mut admin, "g", &[("missing", 0, 0)]).await).1[0].2, 3);
+    assert_eq!(altered(&alter(&mut admin, "other", &[("missing", 0, 0)]).await).1[0].2, 3);
+    assert_eq!(deleted(&delete(&mut admin, "other", &["t"]).await).0, 69, "nothing was set, no group was made");
+}
+
+#[tokio::test]
+async fn s18_a_group_whose_offsets_are_set_exists_from_then_on() {
+    for order in ORDERS {
+        let setup = Setup::new(order).await;
+        setup.produce(4).await;
+        let mut admin = Client::new(&setup.server).await;
+        let mut answer = alter(&mut admin, "g", &[("t", 0, 3)]).await;
+        // The coordinator of groups was made by this very request, and loads.
+        while [14, 15].contains(&answer.error_code) {
+            answer = alter(&mut admin, "g", &[("t", 0, 3)]).await;
+        }
+        assert_eq!(altered(&answer), (0, vec![("t".to_owned(), 0, 0)]));
+        assert_eq!(stands(&mut admin, "g").await, (3, 1));
+        let setup = setup.restarted().await;
+        let mut member = setup.joined("a").await;
+        assert_eq!(member.fetch(PATIENT).await.acquired(), [(3, 3, 1)]);
+    }
 }

@@ -49,7 +49,8 @@ pub enum Command {
         /// The partitions asked for; `None`: all that have state.
         partitions: Option<Vec<PartitionId>>,
     },
-    /// Where share-partitions of a share group without members begin (AlterShareGroupOffsets).
+    /// Where share-partitions of a share group without members begin (AlterShareGroupOffsets); a group that there is not
+    /// is made.
     AlterShareOffsets(ResetOffsets),
     /// Delete the share state of partitions of a share group without members (DeleteShareGroupOffsets).
     DeleteShareOffsets {

@@ -2,7 +2,8 @@
 //!
 //! Sets where a share group without members goes on reading. Everything that was known of the partition is forgotten:
 //! counts, settled records beyond the start offset, waits. A group with members is NON_EMPTY_GROUP and keeps everything;
-//! partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION. An offset outside of the log is moved to its nearest end,
+//! where there is no group of this id one is made, as in Kafka. Partitions that do not exist are
+//! UNKNOWN_TOPIC_OR_PARTITION. An offset outside of the log is moved to its nearest end,
 //! where Kafka stores it as it is and moves it when it is read.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use protocol::wire::alter_share_group_offsets_response::{
 use protocol::wire::{AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse};
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{has_offsets_topic, text, wire, words};
+use super::coordination::{ensure_offsets_topic, text, wire, words};
 use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
@@ -59,9 +60,8 @@ async fn alter(
     if request.group_id.is_empty() {
         return Ok(Err(GroupError::InvalidGroupId));
     }
-    if !has_offsets_topic(cx) {
-        return Ok(Err(GroupError::GroupNotFound));
-    }
+    // Where it cannot be made, the coordinator refuses.
+    let _ = ensure_offsets_topic(cx).await;
     // Of a partition that stands twice the last word holds, as in Kafka.
     let mut parts: BTreeMap<PartitionId, ResetTo> = BTreeMap::new();
     for topic in &request.topics {
@@ -71,6 +71,9 @@ async fn alter(
                 parts.insert(id, ResetTo::Offset(Offset(part.start_offset.max(0))));
             }
         }
+    }
+    if parts.is_empty() {
+        return Ok(Ok(Outcomes::new()));
     }
     let request = ResetOffsets { group: text(&request.group_id), parts: parts.into_iter().collect() };
     match cx.call(Command::AlterShareOffsets(request)).await? {

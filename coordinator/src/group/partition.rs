@@ -256,6 +256,24 @@ impl GroupPartition {
         }
     }
 
+    /// Sees to it that there is a share group of this id, which has no members: where there is no group it is made, as
+    /// Kafka makes one whose offsets are set (`GroupMetadataManager.getOrMaybeCreateShareGroup`).
+    pub fn ensure_share_group(&mut self, group: &Arc<str>) -> (Result<(), GroupError>, GroupDecision) {
+        let nothing = GroupDecision::default();
+        match self.check_share_empty(group) {
+            Err(GroupError::GroupNotFound) if !self.groups.contains_key(group) => {
+                if group.len() > NAME_BYTES_MAX {
+                    return (Err(GroupError::InvalidGroupId), nothing);
+                }
+                let made = ShareGroup::new(Arc::clone(group));
+                let change = made.first();
+                self.groups.insert(Arc::clone(group), Group::Share(made));
+                (Ok(()), self.write_all(nothing, vec![change]))
+            }
+            checked => (checked, nothing),
+        }
+    }
+
     /// Whether a group of any kind has members.
     #[must_use]
     pub fn has_members(&self, group: &str) -> bool {

@@ -56,10 +56,7 @@ impl<S: Slice> Shard<S> {
                 let command = ShareCommand::DescribeOffsets { group, partitions };
                 self.share.command(now, ticket, command, logs, out);
             }
-            Command::AlterShareOffsets(request) => match self.groups.check_share_empty(&request.group) {
-                Ok(()) => self.share.command(now, ticket, ShareCommand::ResetOffsets(request), logs, out),
-                Err(error) => out.reply(ticket, Reply::ShareOffsetsRefused(error)),
-            },
+            Command::AlterShareOffsets(request) => self.groups.alter_share(ticket, request, out),
             Command::DeleteShareOffsets { group, partitions } => match self.groups.check_share_empty(&group) {
                 Ok(()) => {
                     let command = ShareCommand::DeleteOffsets { group, partitions };
@@ -229,6 +226,9 @@ impl<S: Slice> Shard<S> {
         }
         for (group, live) in news.live {
             self.share.members(&group, live);
+        }
+        for (ticket, request) in news.altered {
+            self.share.command(now, ticket, ShareCommand::ResetOffsets(request), &self.logs, &mut self.out);
         }
         for (ticket, group) in news.deleted {
             let command = ShareCommand::DeleteGroup { group };
