@@ -93,7 +93,7 @@ mod tests {
                 let key = format!("k{offset}");
                 builder.append(NOW + offset, Some(key.as_bytes()), Some(&vec![b'v'; offset as usize]), &[]);
             }
-            world.append(builder.build(Offset(0), -1)).unwrap();
+            world.append(bytes::BytesMut::from(&builder.build(Offset(0), -1)[..])).unwrap();
         }
         world
     }

@@ -382,6 +382,14 @@ impl KeyQueue {
         self.following.first().copied()
     }
 
+    /// The first queued record of `key` in front of `offset` that is to be delivered: what was stopped recalls nothing.
+    pub(crate) fn first_waiting(&self, window: &Window, key: KeyHash, offset: i64) -> Option<i64> {
+        let next = |&at: &i64| Some(window.slot(at).next).filter(|&next| next != NONE);
+        std::iter::successors(self.head(key), next)
+            .take_while(|&at| at < offset)
+            .find(|&at| window.slot(at).state != RecordState::Stopped)
+    }
+
     /// The first queued records of `key` that are not stopped, at most `max`.
     pub(crate) fn chain(&self, window: &Window, key: KeyHash, max: usize) -> Vec<i64> {
         let head = self.head(key);

@@ -467,7 +467,7 @@ impl<S: Slice> ShareMachine<S> {
                 }
                 self.start_found(now, op, result, logs);
             }
-            Completion::Scanned(op, result) => self.scan_done(now, op, result, logs),
+            Completion::Scanned(op, result) => self.scan_done(now, op, result, logs, out),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
             Completion::Synced(op, result) => self.synced(now, op, result, out),
             Completion::Appended(op, result) => self.letters_appended(now, op, result, out),

@@ -107,7 +107,7 @@ impl SharePartition {
             self.lend(offset, &slot);
             // After a restart or reload: one before it came back when it was not known yet whose key this is.
             if let Some(key) = self.key_of(&slot)
-                && let Some(first) = self.queue.head(key).filter(|&first| first < offset)
+                && let Some(first) = self.queue.first_waiting(&self.window, key, offset)
             {
                 self.recall_behind(key, first, now);
             }

@@ -249,3 +249,13 @@ fn two_keys_of_one_hash_are_one() {
     assert_eq!(world.alters(at(0), KeyAction::Park), 1);
     assert_eq!(world.fetch("A", 10), []);
 }
+
+/// After a restart the keys of parked records are known only when they are read again.
+#[test]
+fn k31_a_key_is_resumed_right_after_a_restart_although_nobody_reads() {
+    let mut world = parked();
+    world.restart(0);
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+    world.reopen("A");
+    assert_eq!(offsets(&world.fetch("B", 1)), [0]);
+}

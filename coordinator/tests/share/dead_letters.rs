@@ -406,3 +406,21 @@ fn k62_never_archived_without_a_copy_on_the_disk() {
     }
     assert!(seen.is_superset(&[(0, 0), (1, 0), (1, 1)].into()), "every point was met: {seen:?}");
 }
+
+/// What was rejected recalls nothing, also where a restart finds it before what lies behind it.
+#[test]
+fn k06_what_waits_for_the_topic_recalls_nothing_after_a_restart() {
+    let terms = coordinator::command::KeyShareTerms { records_per_key_max: 3, ..Default::default() };
+    let mut world = World::new(config(true, Poison::DeadLetter));
+    world.log("a a");
+    let numbered = crate::common::Want { key_share: Some(terms), ..crate::common::want(10) };
+    assert_eq!(world.fetch_with("A", &numbered).unwrap(), [(0, 1, 1)]);
+    assert_eq!(world.ack_numbered("A", 0, REJECT), Ok(()));
+    world.restart(0);
+    assert_eq!(world.fetch("B", 10), [], "1 stays A's for its grace");
+    assert_eq!(world.machine.holders("g", partition(0)).len(), 1);
+    world.dead_letter_topic(1, true);
+    world.pass_ms(7_500);
+    assert_eq!(world.fetch("B", 10), [(1, 1, 1)]);
+    assert_eq!(world.letter_offsets(), [0]);
+}

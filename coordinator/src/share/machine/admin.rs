@@ -193,6 +193,21 @@ impl<S: Slice> ShareMachine<S> {
         self.pending_admins.extend(self.admins.keys().copied());
     }
 
+    /// What a restart left unread of a share-partition cannot be read now: requests that wait for it are refused.
+    pub(super) fn refuse_admins(&mut self, id: u32, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get(&id) else { return };
+        let subject = (Arc::clone(&self.group(part.group).name), part.id);
+        let waiting: Vec<u64> = self
+            .admins
+            .iter()
+            .filter(|(_, admin)| admin.subject().as_ref() == Some(&subject))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in waiting {
+            self.refuse_admin(number, ShareError::Unavailable.into(), out);
+        }
+    }
+
     /// Serves the requests whose share-partitions are in memory, or cannot be.
     pub(super) fn serve_admins(&mut self, now: Now, logs: &LogTable, out: &mut Outbox<S>) {
         for number in std::mem::take(&mut self.pending_admins) {
@@ -227,6 +242,11 @@ impl<S: Slice> ShareMachine<S> {
 
     fn serve_admin(&mut self, now: Now, number: u64, id: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let upper = super::upper(logs, &self.config(self.parts[&id].group), self.parts[&id].id);
+        if self.parts[&id].open().is_some_and(|open| !open.may_grant(upper)) {
+            // After a restart: keys of stopped records are known when they are read again.
+            self.dirty.insert(id);
+            return;
+        }
         let Some(Admin { work, .. }) = self.admins.get_mut(&number) else { return };
         if let Work::Describe { dated, .. } = work {
             let part = &self.parts[&id];

@@ -178,10 +178,12 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
         let by_ranges = self.reads_by_ranges(number);
-        if part.scanning
-            || part.interested.is_empty()
-            || part.open().is_none_or(|open| !open.wants_scan(upper) && !(by_ranges && open.may_scan(upper)))
-        {
+        // What a restart left unread is read although nobody asks: it may be stopped, or altered.
+        let wanted = |open: &SharePartition| {
+            let more = open.wants_scan(upper) || (by_ranges && open.may_scan(upper));
+            more && (!part.interested.is_empty() || !open.may_grant(upper))
+        };
+        if part.scanning || !part.open().is_some_and(wanted) {
             return;
         }
         let (partition, generation) = (part.id, part.generation);
@@ -208,6 +210,7 @@ impl<S: Slice> ShareMachine<S> {
         op: OpId,
         result: Result<Scanned, IoError>,
         logs: &LogTable,
+        out: &mut Outbox<S>,
     ) {
         let Some(Op::Scan(number, generation)) = self.ops.remove(&op) else { return };
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
@@ -221,10 +224,12 @@ impl<S: Slice> ShareMachine<S> {
         }
         let log_start = logs.get(&part.id).map(|facts| facts.log_start.get());
         let Some(open) = part.open_mut() else { return };
+        let failed = result.is_err();
         match result {
             Ok(scanned) => {
                 open.scanned(&scanned, now);
                 self.dirty.insert(number);
+                self.wake_admins();
             }
             Err(IoError::OutOfRange) => {
                 // The log's start has overtaken the scan.
@@ -237,6 +242,9 @@ impl<S: Slice> ShareMachine<S> {
             }
             // Tried again when something else happens to this share-partition, and soon in any case.
             Err(_) => self.scan_later(now, number),
+        }
+        if failed {
+            self.refuse_admins(number, out);
         }
     }
 

@@ -168,7 +168,7 @@ fn k64_what_goes_next_is_known_before_it_goes() {
     let mut world =
         World::with(1, LogConfig { segment_bytes: 1100, retention_ms: 5000, ..LogConfig::default() });
     assert_eq!(world.logs().next_retention(partition(0), NOW).unwrap(), None);
-    for second in 0..20 {
+    for second in 0..60 {
         world.append(batch_of(Codec::None, &[NOW + second * 1000; 2])).unwrap();
     }
     let mut gone = 0;
