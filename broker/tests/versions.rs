@@ -318,12 +318,14 @@ fn requests(key: ApiKey, version: i16, id: uuid::Uuid) -> Vec<RequestKind> {
                 .with_topic_name(named("t"))
                 .with_partitions(vec![part(0), part(9)]);
             let request = AlterShareGroupOffsetsRequest::default().with_group_id(group("shared"));
-            [request.clone(), request.with_topics(vec![topic])].map(RequestKind::AlterShareGroupOffsets).into()
+            let named = request.clone().with_topics(vec![topic]);
+            [named, request].map(RequestKind::AlterShareGroupOffsets).into()
         }
         ApiKey::DeleteShareGroupOffsets => {
             let topic = DeleteShareGroupOffsetsRequestTopic::default().with_topic_name(named("t"));
             let request = DeleteShareGroupOffsetsRequest::default().with_group_id(group("shared"));
-            [request.clone(), request.with_topics(vec![topic])].map(RequestKind::DeleteShareGroupOffsets).into()
+            let named = request.clone().with_topics(vec![topic]);
+            [named, request].map(RequestKind::DeleteShareGroupOffsets).into()
         }
         // Of our own; `key_share.rs`, `key_share_admin.rs` and `standalone.rs` have them.
         ApiKey::KeyShareFetch
