@@ -32,7 +32,12 @@ struct Letter {
 
 impl Letter {
     fn header(&self, name: &str) -> &str {
-        &self.headers.iter().find(|header| header.0 == name).unwrap_or_else(|| panic!("no {name}: {self:?}")).1
+        &self
+            .headers
+            .iter()
+            .find(|header| header.0 == name)
+            .unwrap_or_else(|| panic!("no {name}: {self:?}"))
+            .1
     }
 }
 

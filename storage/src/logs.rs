@@ -20,7 +20,8 @@ use crate::event_log::EventLog;
 use crate::flush::{self, SyncJob, SyncResult};
 use crate::key_index::KeyCache;
 use crate::log::{
-    Appended, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, RetentionDue, TimedOffset, stored_topic_id,
+    Appended, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, RetentionDue, TimedOffset,
+    stored_topic_id,
 };
 use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};

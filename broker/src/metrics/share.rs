@@ -37,9 +37,12 @@ const SERIES: [Series; 22] = [
     ("followed_keys", "gauge", "Keys whose rest goes to the dead-letter topic", |view| {
         count(view.followed_keys)
     }),
-    ("waiting_dead_letters", "gauge", "Records that wait until they are copied to the dead-letter topic", |view| {
-        count(view.dead_letters)
-    }),
+    (
+        "waiting_dead_letters",
+        "gauge",
+        "Records that wait until they are copied to the dead-letter topic",
+        |view| count(view.dead_letters),
+    ),
     (
         "dead_letter_trouble_partitions",
         "gauge",
@@ -91,7 +94,8 @@ const REASONS: [Reason; 6] = [
 ];
 
 /// A key's part of the page: name, meaning, value.
-type KeySeries = (&'static str, &'static str, fn(&ShareGroupView) -> &[ShareKeyView], fn(&ShareKeyView) -> i64);
+type KeySeries =
+    (&'static str, &'static str, fn(&ShareGroupView) -> &[ShareKeyView], fn(&ShareKeyView) -> i64);
 
 const KEYS: [KeySeries; 3] = [
     (

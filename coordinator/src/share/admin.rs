@@ -325,13 +325,17 @@ pub enum DeadLetterTrouble {
     #[error("the group names no topic for them; set errors.deadletterqueue.topic.name")]
     NotNamed,
     /// The name is none that a dead-letter topic may have (broker's prefix, internal topics).
-    #[error("the topic that the group names for them may not have that name; see errors.deadletterqueue.topic.name.prefix")]
+    #[error(
+        "the topic that the group names for them may not have that name; see errors.deadletterqueue.topic.name.prefix"
+    )]
     BadName,
     /// There is no such topic.
     #[error("the topic that the group names for them does not exist; create it")]
     Missing,
     /// The topic is not meant for dead letters (`errors.deadletterqueue.group.enable`).
-    #[error("the topic that the group names for them is not meant for them; set errors.deadletterqueue.group.enable")]
+    #[error(
+        "the topic that the group names for them is not meant for them; set errors.deadletterqueue.group.enable"
+    )]
     NotEnabled,
     /// The records cannot be read now.
     #[error("the records cannot be read; check the disk")]

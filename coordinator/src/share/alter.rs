@@ -98,8 +98,7 @@ impl SharePartition {
         if self.stops.get(offset).is_some() {
             return Ok(0);
         }
-        let stop =
-            Stop { waits_for: WaitsFor::Hand, reason: StopReason::Operator, wall_ms: now.wall_ms };
+        let stop = Stop { waits_for: WaitsFor::Hand, reason: StopReason::Operator, wall_ms: now.wall_ms };
         self.stop_record(offset, stop, false);
         self.note(Change::Stopped { stop, counted: false }, offset);
         Ok(1)

@@ -294,10 +294,7 @@ impl Event {
                 Self::Stopped { stop, counted, ranges: reader.ranges()? }
             }
             9 => Self::Freed(reader.ranges()?),
-            10 => Self::KeyStopped {
-                key: KeyHash(reader.fixed()?),
-                stop: KeyStop::read(&mut reader)?,
-            },
+            10 => Self::KeyStopped { key: KeyHash(reader.fixed()?), stop: KeyStop::read(&mut reader)? },
             11 => Self::KeyResumed(KeyHash(reader.fixed()?)),
             12 => {
                 let count = reader.small()?;
@@ -349,9 +346,8 @@ mod tests {
 
     fn event() -> impl Strategy<Value = Event> {
         use Settlement::{Accepted, Corrupt, DeadLettered, Gap, LimitReached, Rejected, Skipped};
-        let how = prop::sample::select(vec![
-            Accepted, Rejected, LimitReached, Corrupt, Gap, DeadLettered, Skipped,
-        ]);
+        let how =
+            prop::sample::select(vec![Accepted, Rejected, LimitReached, Corrupt, Gap, DeadLettered, Skipped]);
         let wait = prop::option::of((0..i64::MAX, i64::MIN..i64::MAX))
             .prop_map(|wait| wait.map(|(full_ms, until_wall_ms)| Wait { full_ms, until_wall_ms }));
         let reason = prop_oneof![
@@ -362,16 +358,22 @@ mod tests {
             any::<i64>().prop_map(|at| StopReason::Follows(Offset(at))),
         ];
         let waits_for = prop::sample::select(vec![WaitsFor::DeadLetter, WaitsFor::Hand]);
-        let stop = (waits_for, reason.clone(), any::<i64>())
-            .prop_map(|(waits_for, reason, wall_ms)| Stop { waits_for, reason, wall_ms });
+        let stop = (waits_for, reason.clone(), any::<i64>()).prop_map(|(waits_for, reason, wall_ms)| Stop {
+            waits_for,
+            reason,
+            wall_ms,
+        });
         let key_stop = (any::<bool>(), any::<i64>(), any::<u16>(), any::<i64>(), reason).prop_map(
             |(follows, at, deliveries, wall_ms, reason)| KeyStop { follows, at, deliveries, wall_ms, reason },
         );
         let letters =
             prop::collection::btree_map(0..i64::MAX, prop::option::of(any::<u64>().prop_map(KeyHash)), 0..20);
         prop_oneof![
-            (stop, any::<bool>(), ranges())
-                .prop_map(|(stop, counted, ranges)| Event::Stopped { stop, counted, ranges }),
+            (stop, any::<bool>(), ranges()).prop_map(|(stop, counted, ranges)| Event::Stopped {
+                stop,
+                counted,
+                ranges
+            }),
             ranges().prop_map(Event::Freed),
             (any::<u64>(), key_stop).prop_map(|(key, stop)| Event::KeyStopped { key: KeyHash(key), stop }),
             any::<u64>().prop_map(|key| Event::KeyResumed(KeyHash(key))),

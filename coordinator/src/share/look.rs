@@ -153,9 +153,7 @@ impl SharePartition {
         if let Some(stop) = self.stops.get(offset) {
             return match stop.waits_for {
                 WaitsFor::Hand => Why::Parked { since_ms: stop.wall_ms, offset: Offset(offset) },
-                WaitsFor::DeadLetter => {
-                    Why::DeadLetter { since_ms: stop.wall_ms, trouble: outside.trouble }
-                }
+                WaitsFor::DeadLetter => Why::DeadLetter { since_ms: stop.wall_ms, trouble: outside.trouble },
             };
         }
         if let Some(key) = self.key_of(slot)
@@ -199,9 +197,7 @@ impl SharePartition {
             return Why::Recalled { member, until_ms };
         }
         match (outside.gone_until)(&member) {
-            Some(gone_until) => {
-                Why::HeldByLost { member, until_ms: wall(outside.now, ends.min(gone_until)) }
-            }
+            Some(gone_until) => Why::HeldByLost { member, until_ms: wall(outside.now, ends.min(gone_until)) },
             None => Why::Held { member, until_ms },
         }
     }

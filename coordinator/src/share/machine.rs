@@ -487,9 +487,7 @@ impl<S: Slice> ShareMachine<S> {
                     _ => {}
                 },
             },
-            Completion::Read(..)
-            | Completion::RecordsDeleted(..)
-            | Completion::Loaded(..) => {}
+            Completion::Read(..) | Completion::RecordsDeleted(..) | Completion::Loaded(..) => {}
         }
     }
 

@@ -74,8 +74,7 @@ impl SharePartition {
         };
         if self.stops.key(key).is_none() {
             let reason = stop.reason;
-            let stop =
-                KeyStop { follows, at: offset, deliveries: slot.count, wall_ms: now.wall_ms, reason };
+            let stop = KeyStop { follows, at: offset, deliveries: slot.count, wall_ms: now.wall_ms, reason };
             self.stop_key(key, stop);
             self.note_event(&Event::KeyStopped { key, stop });
         }

@@ -80,7 +80,8 @@ impl Log {
     }
 
     fn record(&self, offset: Offset) -> Option<WholeRecord> {
-        let views = self.batches.iter().map(|batch| BatchView::parse(batch).expect("stored batches are whole"));
+        let views =
+            self.batches.iter().map(|batch| BatchView::parse(batch).expect("stored batches are whole"));
         for view in views.filter(|view| view.base_offset() <= offset && view.last_offset() >= offset) {
             let decoded = view.records(1 << 20).expect("tests append readable batches");
             let mut records = decoded.iter().map(|record| record.expect("tests append readable records"));

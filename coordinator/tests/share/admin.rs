@@ -40,9 +40,7 @@ fn k31_a_parked_key_stops_alone_and_is_shown() {
 
 #[test]
 fn k31_k40_resume_skip_and_drop_wake_who_waits() {
-    for (action, next) in
-        [(KeyAction::Resume, 0), (KeyAction::Skip, 1), (KeyAction::Drop(None), 1)]
-    {
+    for (action, next) in [(KeyAction::Resume, 0), (KeyAction::Skip, 1), (KeyAction::Drop(None), 1)] {
         for restarted in [false, true] {
             for by in [of("a"), at(0)] {
                 let mut world = parked();

@@ -48,7 +48,11 @@ fn k06_a_rejected_record_goes_the_groups_way_and_what_was_accepted_stays() {
                 assert_eq!((world.start(), world.fetch("B", 10)), (2, vec![(2, 2, 1)]));
             }
             Poison::Follow => {
-                assert_eq!(world.letter_offsets(), [0, 2], "the rest of the key follows, but for what was accepted");
+                assert_eq!(
+                    world.letter_offsets(),
+                    [0, 2],
+                    "the rest of the key follows, but for what was accepted"
+                );
                 assert_eq!((world.start(), world.fetch("B", 10)), (3, vec![]));
             }
             Poison::Park => {
@@ -156,10 +160,7 @@ fn k30_where_the_topic_is_missing_its_key_waits_and_goes_on_by_itself() {
     assert_eq!(world.ack("A", 0, 0, REJECT), None);
     assert_eq!(world.ack("A", 1, 1, RELEASE), None);
     assert_eq!(world.ack("A", 2, 2, ACCEPT), None, "other keys go on");
-    for (trouble, mend) in [
-        (DeadLetterTrouble::Missing, false),
-        (DeadLetterTrouble::NotEnabled, true),
-    ] {
+    for (trouble, mend) in [(DeadLetterTrouble::Missing, false), (DeadLetterTrouble::NotEnabled, true)] {
         let told = |effect: &Effect| {
             matches!(effect, Effect::DeadLettersWait { partition: at, trouble: why, .. }
                 if *at == partition(0) && *why == trouble)
@@ -329,10 +330,7 @@ fn s28_dead_letters_without_order() {
         .collect();
     assert_eq!(
         told,
-        [
-            (0, "1", "Offset rejected by client."),
-            (1, "5", "Offset delivery count exceeded the threshold.")
-        ]
+        [(0, "1", "Offset rejected by client."), (1, "5", "Offset delivery count exceeded the threshold.")]
     );
     assert!(letters.iter().all(|letter| letter.key.is_none() && letter.value.is_none()));
     assert!(letters.iter().all(|letter| letter.header("__sluice.dlq.key.hash").is_none()));
@@ -423,4 +421,25 @@ fn k06_what_waits_for_the_topic_recalls_nothing_after_a_restart() {
     world.pass_ms(7_500);
     assert_eq!(world.fetch("B", 10), [(1, 1, 1)]);
     assert_eq!(world.letter_offsets(), [0]);
+}
+
+#[test]
+fn s28_a_topic_without_the_brokers_prefix_takes_no_dead_letters() {
+    let mut world = world(true, Poison::DeadLetter);
+    world.topics.dead_letter_prefix = "dead.".into();
+    world.tell_topics();
+    world.log("a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    let trouble = |world: &mut World| world.describe(&[]).unwrap().dead_letter_trouble;
+    assert_eq!(trouble(&mut world), Some(DeadLetterTrouble::BadName));
+    world.config.dead_letter_topic = None;
+    world.configure();
+    assert_eq!(trouble(&mut world), Some(DeadLetterTrouble::NotNamed));
+    world.config.dead_letter_topic = Some(DLQ.into());
+    world.topics.dead_letter_prefix = "dlq.".into();
+    world.tell_topics();
+    assert_eq!(world.letter_offsets(), [0_i64; 0], "the group names none");
+    world.configure();
+    assert_eq!((world.letter_offsets(), trouble(&mut world)), (vec![0], None));
 }

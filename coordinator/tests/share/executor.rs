@@ -186,7 +186,8 @@ impl World {
     /// A record with the bytes of its hash as key, and its offset as value.
     fn record(&self, partition: PartitionId, offset: Offset) -> Option<WholeRecord> {
         let log = &self.logs[&partition];
-        let batch = log.batches.iter().find(|batch| batch.base <= offset.get() && batch.last >= offset.get())?;
+        let batch =
+            log.batches.iter().find(|batch| batch.base <= offset.get() && batch.last >= offset.get())?;
         let ScannedKind::Data(records) = &batch.kind else { return None };
         let record = records.iter().find(|record| record.offset == offset)?;
         (offset >= log.facts.log_start).then(|| WholeRecord {

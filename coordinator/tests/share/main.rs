@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
 
-mod answers;
 mod admin;
+mod answers;
 mod common;
 mod dead_letters;
 mod executor;
@@ -12,10 +12,10 @@ mod kafka_order;
 mod key_order;
 mod members;
 mod model;
+mod offsets_admin;
 mod recall;
 mod redelivery;
-mod offsets_admin;
 mod retention;
 mod standalone;
-mod why;
 mod wakeups;
+mod why;

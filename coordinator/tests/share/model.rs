@@ -81,7 +81,9 @@ struct Record {
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Free,
-    Held { member: usize },
+    Held {
+        member: usize,
+    },
     Accepted,
     Archived,
     /// Rejected where poison goes to the dead-letter topic: to be found there, and nowhere else.
@@ -114,13 +116,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(
-        keyed: bool,
-        inflight: u32,
-        numbered: [bool; 3],
-        snapshot_after: u64,
-        poison: Poison,
-    ) -> Self {
+    fn new(keyed: bool, inflight: u32, numbered: [bool; 3], snapshot_after: u64, poison: Poison) -> Self {
         let mut config = if keyed { key_config() } else { none_config() };
         config.poison = poison;
         config.dead_letter_topic = Some(DLQ.into());
@@ -572,8 +568,12 @@ impl Run {
         );
         for (offset, record) in &self.records {
             match record.state {
-                State::Dead => assert!(letters.contains(offset), "O5: {offset} was rejected and is no dead letter"),
-                State::Accepted => assert!(!letters.contains(offset), "{offset} was accepted and is a dead letter"),
+                State::Dead => {
+                    assert!(letters.contains(offset), "O5: {offset} was rejected and is no dead letter")
+                }
+                State::Accepted => {
+                    assert!(!letters.contains(offset), "{offset} was accepted and is a dead letter")
+                }
                 _ => {}
             }
         }

@@ -128,6 +128,8 @@ fn k33_questions_and_lists_are_bounded() {
         questions: vec![at(0); 1_000],
     };
     let ticket = world.command(coordinator::share::ShareCommand::DescribeKeys(request));
-    let Some(coordinator::reply::Reply::ShareKeys(Ok(keys))) = world.replies.remove(&ticket) else { panic!() };
+    let Some(coordinator::reply::Reply::ShareKeys(Ok(keys))) = world.replies.remove(&ticket) else {
+        panic!()
+    };
     assert_eq!((keys.by_age.len(), keys.answers.len()), (100, 100));
 }

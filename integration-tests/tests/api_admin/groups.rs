@@ -49,7 +49,8 @@ fn s15_group_configs() {
         ("sluice.share.poison", "parked", 40),
         ("sluice.share.key.max.inflight", "0", 40),
         ("sluice.share.retry.backoff.ms", "500", 0),
-        ("errors.deadletterqueue.topic.name", "dlq", 40),
+        ("errors.deadletterqueue.topic.name", "__dlq", 40),
+        ("errors.deadletterqueue.topic.name", "dlq", 0),
         ("errors.deadletterqueue.topic.name", "dlq.t", 0),
     ] {
         let (answered, message) = fixture.alter(GROUP, "g", &[(key, SET, Some(value))]);

@@ -7,6 +7,7 @@ use records::ids::Offset;
 
 use super::{PartitionLog, swap};
 use crate::error::{DeleteError, IoContext, StorageError};
+use crate::segment::Segment;
 
 /// What retention takes next of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ impl PartitionLog {
         }
         let oversize = self.oversize_segments();
         if oversize > 0 {
-            let until = self.segments.get(oversize).map_or(self.end, |segment| segment.base());
+            let until = self.segments.get(oversize).map_or(self.end, Segment::base);
             return Ok(Some(RetentionDue { until, at_ms: now_ms, length_ms: 0 }));
         }
         let length_ms = self.config.retention_ms;
@@ -38,7 +39,7 @@ impl PartitionLog {
         for (index, segment) in self.segments.iter_mut().enumerate() {
             let timestamp = segment.largest().doing("read an index of", &self.directory)?.timestamp;
             if timestamp >= 0 {
-                let until = self.segments.get(index + 1).map_or(self.end, |next| next.base());
+                let until = self.segments.get(index + 1).map_or(self.end, Segment::base);
                 // A segment goes when it is older than this, not when it is as old.
                 let at_ms = timestamp.saturating_add(length_ms).saturating_add(1);
                 return Ok(Some(RetentionDue { until, at_ms, length_ms }));

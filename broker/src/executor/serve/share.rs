@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use coordinator::io::{
-    BuildError, EventsAppended, IoError, ReadRecord, RetentionDue, Scanned, ScannedBatch, ScannedKind, ScannedRecord, ShareState,
-    ShareStateId, StoredState, WholeRecord,
+    BuildError, EventsAppended, IoError, ReadRecord, RetentionDue, Scanned, ScannedBatch, ScannedKind,
+    ScannedRecord, ShareState, ShareStateId, StoredState, WholeRecord,
 };
 use records::ids::{Offset, PartitionId};
 use storage::{Logs, Metadata, SelectError};
@@ -103,8 +103,7 @@ pub(super) fn next_retention(
     partition: PartitionId,
     now_ms: i64,
 ) -> Result<Option<RetentionDue>, IoError> {
-    let due =
-        logs.next_retention(partition, now_ms).map_err(|error| io_error(logs, partition, &error))?;
+    let due = logs.next_retention(partition, now_ms).map_err(|error| io_error(logs, partition, &error))?;
     Ok(due.map(|due| RetentionDue { until: due.until, at_ms: due.at_ms, length_ms: due.length_ms }))
 }
 

@@ -104,18 +104,14 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Asking about a share-partition must not make one: where none is in memory the disk is asked for it.
-    fn begin_admin(
-        &mut self,
-        admin: Admin,
-        group: &Arc<str>,
-        partition: PartitionId,
-        out: &mut Outbox<S>,
-    ) {
+    fn begin_admin(&mut self, admin: Admin, group: &Arc<str>, partition: PartitionId, out: &mut Outbox<S>) {
         let number = self.next_number();
         self.admins.insert(number, admin);
-        let known = self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
-        let in_memory =
-            known.and_then(|part| self.parts.get(part)).is_some_and(|part| !matches!(part.state, PartState::Closed));
+        let known =
+            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
+        let in_memory = known
+            .and_then(|part| self.parts.get(part))
+            .is_some_and(|part| !matches!(part.state, PartState::Closed));
         if in_memory {
             self.admin_found(number);
         } else {
@@ -156,13 +152,19 @@ impl<S: Slice> ShareMachine<S> {
 
     fn refuse_admin(&mut self, number: u64, error: AdminError, out: &mut Outbox<S>) {
         let Some(admin) = self.admins.remove(&number) else { return };
-        out.reply(admin.ticket, match admin.work {
-            Work::Describe { .. } => Reply::ShareKeys(Err(error)),
-            Work::Alter { .. } => Reply::KeyAltered(Err(error)),
-            Work::Reset { parts, .. } => Reply::ShareOffsetsReset(
-                parts.into_iter().map(|part| (part.partition, part.result.unwrap_or(Err(error)))).collect(),
-            ),
-        });
+        out.reply(
+            admin.ticket,
+            match admin.work {
+                Work::Describe { .. } => Reply::ShareKeys(Err(error)),
+                Work::Alter { .. } => Reply::KeyAltered(Err(error)),
+                Work::Reset { parts, .. } => Reply::ShareOffsetsReset(
+                    parts
+                        .into_iter()
+                        .map(|part| (part.partition, part.result.unwrap_or(Err(error))))
+                        .collect(),
+                ),
+            },
+        );
     }
 
     pub(super) fn reset_offsets(
@@ -216,10 +218,8 @@ impl<S: Slice> ShareMachine<S> {
                 self.serve_reset(now, number, logs, out);
                 continue;
             }
-            let found = matches!(
-                admin.work,
-                Work::Describe { found: true, .. } | Work::Alter { found: true, .. }
-            );
+            let found =
+                matches!(admin.work, Work::Describe { found: true, .. } | Work::Alter { found: true, .. });
             let Some((group, partition)) = admin.subject().filter(|_| found) else { continue };
             let part = self
                 .group_numbers
@@ -281,11 +281,11 @@ impl<S: Slice> ShareMachine<S> {
         let group = self.group(part.group);
         let grace = Micros::from_ms(group.config.grace_ms());
         let gone_until = |member: &str| -> Option<Mono> {
-            let member = self.find_member(&group.name, member).and_then(|member| self.members.get(&member))?;
+            let member =
+                self.find_member(&group.name, member).and_then(|member| self.members.get(&member))?;
             Some(member.gone_since? + grace)
         };
-        let outside =
-            Outside { now, upper, gone_until: &gone_until, trouble: part.copying.trouble() };
+        let outside = Outside { now, upper, gone_until: &gone_until, trouble: part.copying.trouble() };
         let top = request.top.min(TOP_MAX) as usize;
         let mut answer = open.look(&outside, top, &request.questions);
         answer.oldest_ms = open.oldest(upper).and_then(|offset| part.watched.timestamp_of(offset));
@@ -295,7 +295,8 @@ impl<S: Slice> ShareMachine<S> {
 
     /// Resets what is in memory; answers when every partition has its result.
     fn serve_reset(&mut self, now: Now, number: u64, logs: &LogTable, out: &mut Outbox<S>) {
-        let Some(Admin { ticket, work: Work::Reset { group, mut parts } }) = self.admins.remove(&number) else {
+        let Some(Admin { ticket, work: Work::Reset { group, mut parts } }) = self.admins.remove(&number)
+        else {
             return;
         };
         for (index, reset) in parts.iter_mut().enumerate() {
@@ -418,8 +419,12 @@ impl<S: Slice> ShareMachine<S> {
 
     /// A share-partition's memory is gone, and with it what was done to it.
     pub(super) fn fail_held(&mut self, id: u32, error: ShareError, out: &mut Outbox<S>) {
-        let concerned: Vec<u64> =
-            self.held.iter().filter(|(_, held)| held.waits.contains(&id)).map(|(&number, _)| number).collect();
+        let concerned: Vec<u64> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.waits.contains(&id))
+            .map(|(&number, _)| number)
+            .collect();
         for number in concerned {
             let Some(held) = self.held.get_mut(&number) else { continue };
             match &mut held.answer {

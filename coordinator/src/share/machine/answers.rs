@@ -239,7 +239,9 @@ impl<S: Slice> ShareMachine<S> {
             }
             if let Some(open) = self.open_part(id) {
                 match failed {
-                    BuildError::Corrupt { first, last } => open.corrupt(delivery, first.get(), last.get(), now),
+                    BuildError::Corrupt { first, last } => {
+                        open.corrupt(delivery, first.get(), last.get(), now);
+                    }
                     BuildError::Gone(start) => open.log_started(start.get()),
                     BuildError::Io(_) => {}
                 }

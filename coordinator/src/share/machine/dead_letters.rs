@@ -18,13 +18,14 @@ use records::{Codec, key_hash};
 use super::{Op, ShareMachine, Timer};
 use crate::command::TopicImage;
 use crate::io::{
-    AppendError, Appended, IoError, OpId, Origin, READ_RECORDS_MAX, ReadRecord, Slice, Submission, WholeRecord,
+    AppendError, Appended, IoError, OpId, Origin, READ_RECORDS_MAX, ReadRecord, Slice, Submission,
+    WholeRecord,
 };
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::Effect;
+use crate::share::ShareConfig;
 use crate::share::admin::{DeadLetterTrouble, StopReason};
 use crate::share::poison::DeadLetter;
-use crate::share::ShareConfig;
 use crate::time::{Micros, Now};
 
 /// Records of one copy.
@@ -65,13 +66,7 @@ struct Target {
 
 impl<S: Slice> ShareMachine<S> {
     /// Begins the next copy of a share-partition, where there is something to be copied and nothing hinders it.
-    pub(super) fn copy_dead_letters(
-        &mut self,
-        now: Now,
-        number: u32,
-        logs: &LogTable,
-        out: &mut Outbox<S>,
-    ) {
+    pub(super) fn copy_dead_letters(&mut self, now: Now, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get_mut(&number) else { return };
         if !part.copying.letters.is_empty() {
             return;
@@ -97,12 +92,8 @@ impl<S: Slice> ShareMachine<S> {
         part.copying.letters = letters;
         if config.dead_letter_copy {
             let bytes_max = READ_BYTES_MAX;
-            let op = out.submit(Owner::Share, |op| Submission::ReadRecords {
-                op,
-                partition,
-                offsets,
-                bytes_max,
-            });
+            let op =
+                out.submit(Owner::Share, |op| Submission::ReadRecords { op, partition, offsets, bytes_max });
             self.ops.insert(op, Op::Letters { part: number, generation });
         } else {
             self.append_letters(now, number, &[], logs, out);
@@ -323,9 +314,8 @@ impl<'a> Copy<'a> {
     fn add(&mut self, letter: &DeadLetter, record: Option<&WholeRecord>) -> bool {
         let overhead = LETTER_OVERHEAD + self.topic.len() + self.group.len();
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
-        let fits = |record: &&WholeRecord| {
-            overhead + length(&record.key) + length(&record.value) <= self.bytes_max
-        };
+        let fits =
+            |record: &&WholeRecord| overhead + length(&record.key) + length(&record.value) <= self.bytes_max;
         let record = record.filter(fits);
         let size = overhead + record.map_or(0, |record| length(&record.key) + length(&record.value));
         if !self.builder.is_empty() && self.builder.payload_len() + size > self.bytes_max {

@@ -321,13 +321,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// A failed sync poisons the log until a restart: the next append fails and tells those who wait.
-    pub(super) fn synced(
-        &mut self,
-        now: Now,
-        op: OpId,
-        result: Result<(), IoError>,
-        out: &mut Outbox<S>,
-    ) {
+    pub(super) fn synced(&mut self, now: Now, op: OpId, result: Result<(), IoError>, out: &mut Outbox<S>) {
         if let Some(Op::CopySync { part, generation }) = self.ops.remove(&op) {
             self.letters_synced(now, part, generation, result, out);
         }

@@ -85,22 +85,12 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number) else { return };
         let (partition, generation) = (part.id, part.generation);
         let offsets = vec![Offset(offset)];
-        let op = out.submit(Owner::Share, |op| Submission::ReadRecords {
-            op,
-            partition,
-            offsets,
-            bytes_max: 0,
-        });
+        let op =
+            out.submit(Owner::Share, |op| Submission::ReadRecords { op, partition, offsets, bytes_max: 0 });
         self.ops.insert(op, Op::Oldest { part: number, generation, offset });
     }
 
-    pub(super) fn oldest_read(
-        &mut self,
-        number: u32,
-        generation: u32,
-        offset: i64,
-        timestamp: Option<i64>,
-    ) {
+    pub(super) fn oldest_read(&mut self, number: u32, generation: u32, offset: i64, timestamp: Option<i64>) {
         if let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) {
             part.watched.oldest = Some((offset, timestamp));
         }
