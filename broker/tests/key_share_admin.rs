@@ -115,14 +115,7 @@ async fn k33_where_it_stands_and_why() {
         stands.answers.iter().map(|answer| Reason::from_code(answer.reason).unwrap()).collect();
     assert_eq!(
         reasons,
-        [
-            Reason::Held,
-            Reason::Behind,
-            Reason::Held,
-            Reason::Ready,
-            Reason::UnknownKey,
-            Reason::NotScanned
-        ]
+        [Reason::Held, Reason::Behind, Reason::Held, Reason::Ready, Reason::UnknownKey, Reason::NotScanned]
     );
     assert_eq!(stands.answers[0].member.as_ref().unwrap().as_str(), "a");
     assert!(stands.answers[0].time_ms > 1_600_000_000_000, "a time of today");
@@ -218,7 +211,10 @@ async fn what_does_not_exist_and_what_is_too_much() {
     let partition = |index, questions| KeyShareDescribePartition { index, questions };
     let topic = |name: &str, partitions| KeyShareDescribeTopic { topic_name: name.into(), partitions };
     let topics = vec![
-        topic("t", vec![partition(9, vec![]), partition(0, vec![at(0); 101]), partition(0, vec![at(0); 100])]),
+        topic(
+            "t",
+            vec![partition(9, vec![]), partition(0, vec![at(0); 101]), partition(0, vec![at(0); 100])],
+        ),
         topic("missing", vec![partition(0, vec![])]),
     ];
     let answer: KeyShareDescribeResponse =

@@ -207,7 +207,11 @@ async fn s18_groups_that_are_none() {
     leaves(&mut a).await;
     assert_eq!(altered(&alter(&mut admin, "g", &[("missing", 0, 0)]).await).1[0].2, 3);
     assert_eq!(altered(&alter(&mut admin, "other", &[("missing", 0, 0)]).await).1[0].2, 3);
-    assert_eq!(deleted(&delete(&mut admin, "other", &["t"]).await).0, 69, "nothing was set, no group was made");
+    assert_eq!(
+        deleted(&delete(&mut admin, "other", &["t"]).await).0,
+        69,
+        "nothing was set, no group was made"
+    );
 }
 
 #[tokio::test]

@@ -34,15 +34,16 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
 };
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    AlterShareGroupOffsetsRequest, ApiKey as OtherKey, ApiVersionsRequest, BrokerId, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteGroupsRequest, DeleteRecordsRequest, DeleteShareGroupOffsetsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest, DescribeShareGroupOffsetsRequest,
-    DescribeTopicPartitionsRequest, FetchRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-    IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
-    ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ProducerId,
-    RequestKind, ResponseKind, ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupDescribeRequest,
-    ShareGroupHeartbeatRequest, SyncGroupRequest, TopicName,
+    AlterShareGroupOffsetsRequest, ApiKey as OtherKey, ApiVersionsRequest, BrokerId, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteShareGroupOffsetsRequest,
+    DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest,
+    DescribeLogDirsRequest, DescribeShareGroupOffsetsRequest, DescribeTopicPartitionsRequest, FetchRequest,
+    FindCoordinatorRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    JoinGroupRequest, LeaveGroupRequest, ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest,
+    MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, ProducerId, RequestKind, ResponseKind,
+    ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest,
+    SyncGroupRequest, TopicName,
 };
 use protocol::ApiKey;
 use protocol::api::{APIS, Api};
@@ -312,7 +313,9 @@ fn requests(key: ApiKey, version: i16, id: uuid::Uuid) -> Vec<RequestKind> {
         }
         ApiKey::AlterShareGroupOffsets => {
             let part = |index| {
-                AlterShareGroupOffsetsRequestPartition::default().with_partition_index(index).with_start_offset(1)
+                AlterShareGroupOffsetsRequestPartition::default()
+                    .with_partition_index(index)
+                    .with_start_offset(1)
             };
             let topic = AlterShareGroupOffsetsRequestTopic::default()
                 .with_topic_name(named("t"))

@@ -145,12 +145,13 @@ impl Admin {
                 }
                 Err(error) => return Err(error),
                 Ok(()) => {
-                    let line = |group: &kafka_protocol::messages::list_groups_response::ListedGroup| GroupLine {
-                        group: group.group_id.to_string(),
-                        kind: group.group_type.to_string(),
-                        state: group.group_state.to_string(),
-                        protocol: group.protocol_type.to_string(),
-                    };
+                    let line =
+                        |group: &kafka_protocol::messages::list_groups_response::ListedGroup| GroupLine {
+                            group: group.group_id.to_string(),
+                            kind: group.group_type.to_string(),
+                            state: group.group_state.to_string(),
+                            protocol: group.protocol_type.to_string(),
+                        };
                     let mut lines: Vec<GroupLine> = answer.groups.iter().map(line).collect();
                     lines.sort_by(|a, b| a.group.cmp(&b.group));
                     return Ok(lines);
@@ -330,7 +331,11 @@ impl Admin {
         let request =
             AlterShareGroupOffsetsRequest::default().with_group_id(group_id(group)).with_topics(topics);
         let answer = self.call(ALTER_SHARE_OFFSETS, &request).await?;
-        refused("AlterShareGroupOffsets", answer.error_code, answer.error_message.as_ref().map(StrBytes::as_str))?;
+        refused(
+            "AlterShareGroupOffsets",
+            answer.error_code,
+            answer.error_message.as_ref().map(StrBytes::as_str),
+        )?;
         let parts = answer.responses.iter().flat_map(|topic| {
             let name = topic.topic_name.to_string();
             topic.partitions.iter().map(move |part| {
@@ -357,7 +362,11 @@ impl Admin {
             .with_group_id(group_id(group))
             .with_topics(topics.iter().map(topic).collect());
         let answer = self.call(DELETE_SHARE_OFFSETS, &request).await?;
-        refused("DeleteShareGroupOffsets", answer.error_code, answer.error_message.as_ref().map(StrBytes::as_str))?;
+        refused(
+            "DeleteShareGroupOffsets",
+            answer.error_code,
+            answer.error_message.as_ref().map(StrBytes::as_str),
+        )?;
         let told = answer.responses.iter().map(|topic| {
             (topic.topic_name.to_string(), outcome(topic.error_code, topic.error_message.as_ref()))
         });
@@ -394,7 +403,10 @@ impl Admin {
     ///
     /// # Errors
     /// [`Error`]; changes that were not made say so in the answer.
-    pub async fn alter_keys(&mut self, request: KeyShareAlterRequest) -> Result<KeyShareAlterResponse, Error> {
+    pub async fn alter_keys(
+        &mut self,
+        request: KeyShareAlterRequest,
+    ) -> Result<KeyShareAlterResponse, Error> {
         let answer: KeyShareAlterResponse = self.call_key_share(request).await?;
         refused("KeyShareAlter", answer.error_code.code(), own_words(answer.error_message.as_ref()))?;
         Ok(answer)

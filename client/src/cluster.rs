@@ -101,8 +101,8 @@ pub(crate) async fn topic_by_name(
     connection: &mut Connection,
     name: &str,
 ) -> Result<(TopicId, Option<String>), Lost> {
-    let asked = MetadataRequestTopic::default()
-        .with_name(Some(TopicName(StrBytes::from_string(name.to_owned()))));
+    let asked =
+        MetadataRequestTopic::default().with_name(Some(TopicName(StrBytes::from_string(name.to_owned()))));
     let request =
         MetadataRequest::default().with_topics(Some(vec![asked])).with_allow_auto_topic_creation(false);
     let answer = connection.call(METADATA, &request).await?;

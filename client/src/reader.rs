@@ -67,7 +67,8 @@ impl RangeReader {
     /// # Errors
     /// [`Error::Refused`] with NON_EMPTY_GROUP where the group has members, INVALID_REQUEST where it keeps no order.
     pub async fn open(settings: RangeReaderSettings) -> Result<Self, Error> {
-        let RangeReaderSettings { bootstrap, group, topic, partitions, ranges, records_per_key_max } = settings;
+        let RangeReaderSettings { bootstrap, group, topic, partitions, ranges, records_per_key_max } =
+            settings;
         let unreachable = |source| Error::Unreachable { bootstrap: bootstrap.clone(), source };
         let mut connection = Connection::open_any(&bootstrap, "sluice-reader").await.map_err(unreachable)?;
         let found = async {
@@ -109,10 +110,7 @@ impl RangeReader {
     ///
     /// # Errors
     /// As [`next`](Self::next), and INVALID_REQUEST for what was never delivered.
-    pub async fn commit(
-        &mut self,
-        ranges: &[(i32, Offset, Offset)],
-    ) -> Result<BTreeMap<i32, Offset>, Error> {
+    pub async fn commit(&mut self, ranges: &[(i32, Offset, Offset)]) -> Result<BTreeMap<i32, Offset>, Error> {
         let mut by_partition: BTreeMap<i32, Vec<OffsetRange>> = BTreeMap::new();
         for &(partition, first_offset, last_offset) in ranges {
             by_partition.entry(partition).or_default().push(OffsetRange { first_offset, last_offset });
@@ -180,8 +178,7 @@ impl RangeReader {
         let mut taken = Vec::new();
         for mut part in answer.topics.into_iter().flat_map(|topic| topic.partitions) {
             check("KeyShareFetch", part.error_code, part.error_message.take())?;
-            let records =
-                acquired_records(&self.topic, part).map_err(|lost| broken(&self.address, lost))?;
+            let records = acquired_records(&self.topic, part).map_err(|lost| broken(&self.address, lost))?;
             taken.extend(records.into_iter().map(|Acquired { record, .. }| record));
         }
         Ok(taken)

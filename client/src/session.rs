@@ -317,10 +317,7 @@ pub(crate) fn acquired_records(
     for batch in Batches::new(&bytes) {
         let batch = batch.map_err(malformed)?;
         if !batch.crc_is_valid() {
-            return Err(Lost::Malformed(format!(
-                "batch at offset {} has a wrong CRC",
-                batch.base_offset()
-            )));
+            return Err(Lost::Malformed(format!("batch at offset {} has a wrong CRC", batch.base_offset())));
         }
         for record in &batch.records(INFLATED_BYTES_MAX).map_err(malformed)? {
             let record = record.map_err(malformed)?;

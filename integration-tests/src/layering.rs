@@ -64,7 +64,9 @@ pub fn client_uses<'a>(sources: impl IntoIterator<Item = (&'a str, &'a str)>) ->
     let uses =
         |text: &str| text.lines().any(|line| line.contains("client::{") || line.contains("use client::"));
     let may = |path: &str| {
-        MAY_USE_CLIENT.iter().any(|place| path.strip_prefix(place).is_some_and(|rest| rest.starts_with(['.', '/'])))
+        MAY_USE_CLIENT
+            .iter()
+            .any(|place| path.strip_prefix(place).is_some_and(|rest| rest.starts_with(['.', '/'])))
     };
     sources
         .into_iter()

@@ -30,8 +30,14 @@ impl Pair {
         pair.both("configs --alter --entity-type groups --entity-name g --add-config share.auto.offset.reset=earliest");
         let lines: String = (0..20).map(|i| format!("k{i}:v{i}\n")).collect();
         for bootstrap in pair.bootstraps() {
-            let arguments =
-                ["--topic", "t", "--reader-property", "parse.key=true", "--reader-property", "key.separator=:"];
+            let arguments = [
+                "--topic",
+                "t",
+                "--reader-property",
+                "parse.key=true",
+                "--reader-property",
+                "key.separator=:",
+            ];
             pair.tools.run_with_input("console-producer", &bootstrap, &arguments, &lines).expect_success();
         }
         pair.both("console-share-consumer --topic t --group g --max-messages 20 --timeout-ms 30000");
@@ -126,7 +132,9 @@ fn s18_offsets_are_reset_and_deleted_as_by_kafka() {
 
     let reset = "share-groups --reset-offsets --group g";
     pair.same(&format!("{reset} --topic t --to-earliest --dry-run"));
-    for to in ["--to-latest", "--to-datetime 2020-01-01T00:00:00.000", "--to-datetime 2030-01-01T00:00:00.000"] {
+    for to in
+        ["--to-latest", "--to-datetime 2020-01-01T00:00:00.000", "--to-datetime 2030-01-01T00:00:00.000"]
+    {
         pair.same(&format!("{reset} --topic t --to-earliest --execute"));
         pair.same(&format!("{reset} --topic t {to} --execute"));
         pair.same("share-groups --describe --group g");
@@ -194,7 +202,10 @@ fn s15_s30_group_settings_are_taken_and_refused_as_by_kafka() {
     }
     pair.say(&format!("configs --alter {entity} --add-config nonsense=1"), &["nonsense"]);
     pair.say(&format!("configs --alter {entity} --add-config share.isolation.level=x"), &["InvalidConfig"]);
-    pair.say(&format!("configs --alter {entity} --add-config share.auto.offset.reset=foo"), &["InvalidConfig"]);
+    pair.say(
+        &format!("configs --alter {entity} --add-config share.auto.offset.reset=foo"),
+        &["InvalidConfig"],
+    );
     pair.same(&format!("configs --alter {entity} --add-config share.auto.offset.reset=by_duration:PT1H"));
     pair.same(&format!("configs --alter {entity} --add-config share.isolation.level=read_committed"));
     pair.same(&format!("configs --describe {entity}"));

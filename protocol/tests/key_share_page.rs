@@ -34,8 +34,13 @@ fn rows(table: &mut String, holder: &Value, depth: usize) {
         };
         let nullable = if field.get("nullableVersions").is_some() { ", or null" } else { "" };
         let dots = "· ".repeat(depth);
-        writeln!(table, "| {dots}`{}` | {kind}{nullable} | {} |", text("name"), text("about").replace('|', "\\|"))
-            .unwrap();
+        writeln!(
+            table,
+            "| {dots}`{}` | {kind}{nullable} | {} |",
+            text("name"),
+            text("about").replace('|', "\\|")
+        )
+        .unwrap();
         rows(table, field, depth + 1);
     }
 }
@@ -58,7 +63,8 @@ fn the_page_lists_every_field_as_the_schemas_do() {
     let mut wanted = page.clone();
     for (name, table) in tables() {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-        let from = page.find(&begin).unwrap_or_else(|| panic!("{name} has no place on the page")) + begin.len();
+        let from =
+            page.find(&begin).unwrap_or_else(|| panic!("{name} has no place on the page")) + begin.len();
         let to = page.find(&end).unwrap_or_else(|| panic!("{name} has no end on the page"));
         wanted = wanted.replace(&page[from..to], &table);
     }
@@ -66,5 +72,8 @@ fn the_page_lists_every_field_as_the_schemas_do() {
         std::fs::write(&path, &wanted).unwrap();
         return;
     }
-    assert!(page == wanted, "the page is out of date: run the test with SLUICE_WRITE_DOCS=1 and look at the change");
+    assert!(
+        page == wanted,
+        "the page is out of date: run the test with SLUICE_WRITE_DOCS=1 and look at the change"
+    );
 }

@@ -445,8 +445,7 @@ fn schemas_say_what_the_table_says_and_document_every_field() {
 fn error_codes_that_are_not_known_are_unknown_errors() {
     let mut written = Writer::write(&schema(3), Source::Defaults).out;
     written[4..6].copy_from_slice(&9999_i16.to_be_bytes());
-    let Ok(Response::KeyShareAcknowledge(response)) =
-        read_response(ApiKey::KeyShareAcknowledge, &written)
+    let Ok(Response::KeyShareAcknowledge(response)) = read_response(ApiKey::KeyShareAcknowledge, &written)
     else {
         panic!("another API")
     };

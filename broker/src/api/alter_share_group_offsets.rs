@@ -88,18 +88,19 @@ fn told(
     request: AlterShareGroupOffsetsRequest,
     outcomes: &Outcomes,
 ) -> Vec<AlterShareGroupOffsetsResponseTopic> {
-    let topic = |asked: protocol::wire::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic| {
-        let found = image.topic(&asked.topic_name);
-        let mut told = AlterShareGroupOffsetsResponseTopic::default();
-        told.topic_id = found.map(|topic| to_uuid(topic.id)).unwrap_or_default();
-        told.topic_name = asked.topic_name;
-        let part = |index: i32| {
-            let id = found.and_then(|topic| topic.partition(index));
-            partition(index, id.and_then(|id| outcomes.get(&id)))
+    let topic =
+        |asked: protocol::wire::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic| {
+            let found = image.topic(&asked.topic_name);
+            let mut told = AlterShareGroupOffsetsResponseTopic::default();
+            told.topic_id = found.map(|topic| to_uuid(topic.id)).unwrap_or_default();
+            told.topic_name = asked.topic_name;
+            let part = |index: i32| {
+                let id = found.and_then(|topic| topic.partition(index));
+                partition(index, id.and_then(|id| outcomes.get(&id)))
+            };
+            told.partitions = asked.partitions.into_iter().map(|asked| part(asked.partition_index)).collect();
+            told
         };
-        told.partitions = asked.partitions.into_iter().map(|asked| part(asked.partition_index)).collect();
-        told
-    };
     request.topics.into_iter().map(topic).collect()
 }
 

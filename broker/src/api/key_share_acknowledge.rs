@@ -58,10 +58,7 @@ pub async fn handle(
     }
 }
 
-fn command(
-    cx: &RequestContext,
-    request: KeyShareAcknowledgeRequest,
-) -> Result<(Command, Echoes), Refusal> {
+fn command(cx: &RequestContext, request: KeyShareAcknowledgeRequest) -> Result<(Command, Echoes), Refusal> {
     let is_standalone = request.member_id.is_none();
     let (group, member) = if is_standalone {
         (text(&request.group_id), Arc::from(""))

@@ -62,7 +62,8 @@ pub async fn handle(
             ..KeyShareAlteredTopic::default()
         };
         for partition in topic.partitions {
-            told.partitions.push(alter(cx, &group, place(&image, id, partition.index), partition, &states).await?);
+            told.partitions
+                .push(alter(cx, &group, place(&image, id, partition.index), partition, &states).await?);
         }
         answer.topics.push(told);
     }
@@ -178,10 +179,7 @@ fn intent(change: &KeyShareChange) -> Result<Intent, &'static str> {
     Ok(Intent::Key(key, action))
 }
 
-async fn change_key(
-    cx: &RequestContext,
-    request: AlterKey,
-) -> Result<KeyShareChangeResult, CloseConnection> {
+async fn change_key(cx: &RequestContext, request: AlterKey) -> Result<KeyShareChangeResult, CloseConnection> {
     match cx.call(Command::AlterShareKey(request)).await? {
         Reply::KeyAltered(Ok(altered)) => Ok(KeyShareChangeResult {
             has_key: i8::from(altered.key.is_some()),

@@ -64,7 +64,11 @@ pub async fn handle(
                 }
             }
             let ids = asked.iter().filter_map(|asked| asked.id).collect();
-            let found = if asked.len() > PARTITIONS_MAX { BTreeMap::new() } else { states(cx, &group, Some(ids)).await? };
+            let found = if asked.len() > PARTITIONS_MAX {
+                BTreeMap::new()
+            } else {
+                states(cx, &group, Some(ids)).await?
+            };
             (answer, asked, found)
         }
         None => {
@@ -329,7 +333,9 @@ const fn bound_name(bound: Bound) -> &'static str {
 /// What an operator does about it.
 const fn trouble_words(trouble: DeadLetterTrouble) -> &'static str {
     match trouble {
-        DeadLetterTrouble::NotNamed => "no topic is named: set errors.deadletterqueue.topic.name on the group",
+        DeadLetterTrouble::NotNamed => {
+            "no topic is named: set errors.deadletterqueue.topic.name on the group"
+        }
         DeadLetterTrouble::BadName => "the name is none that a dead-letter topic may have: set another",
         DeadLetterTrouble::Missing => "the topic does not exist: create it",
         DeadLetterTrouble::NotEnabled => {

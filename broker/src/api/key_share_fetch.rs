@@ -9,9 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coordinator::command::{
-    Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch,
-};
+use coordinator::command::{Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch};
 use coordinator::reply::{ShareFetched, SharePart};
 use coordinator::share::ShareOrder;
 use protocol::messages::key_share_fetch::{
@@ -64,8 +62,9 @@ pub async fn handle(
 }
 
 /// Standalone readers share a partition by its keys: without an order of them there is nothing to share by.
-const UNORDERED: Refusal =
-    Refusal::invalid("standalone readers need a group that keeps keys in order: set sluice.share.order=key on it");
+const UNORDERED: Refusal = Refusal::invalid(
+    "standalone readers need a group that keeps keys in order: set sluice.share.order=key on it",
+);
 
 fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(Command, Echoes), Refusal> {
     let is_standalone = request.member_id.is_none();
@@ -82,9 +81,10 @@ fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(Comman
     }
     let parts = request.topics.into_iter().flat_map(|topic| {
         let id = topic.topic_id;
-        topic.partitions.into_iter().map(move |part| {
-            (id, part.index, (part.acknowledgements, part.key_hash_ranges))
-        })
+        topic
+            .partitions
+            .into_iter()
+            .map(move |part| (id, part.index, (part.acknowledgements, part.key_hash_ranges)))
     });
     let parts = distinct(parts)?;
     if request.session_epoch == OPENS && parts.iter().any(|(_, (acks, _))| !acks.is_empty()) {

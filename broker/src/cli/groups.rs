@@ -79,9 +79,7 @@ impl Command {
         match self {
             Self::List(List { kind }) => {
                 let mut groups = admin.groups().await?;
-                groups.retain(|group| {
-                    kind.as_ref().is_none_or(|kind| group.kind.eq_ignore_ascii_case(kind))
-                });
+                groups.retain(|group| kind.as_ref().is_none_or(|kind| group.kind.eq_ignore_ascii_case(kind)));
                 Ok(Said { text: words::listed(&groups), json: words::listed_json(&groups), failed: false })
             }
             Self::Describe(Named { group }) => describe(&mut admin, &group).await,

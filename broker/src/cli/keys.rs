@@ -100,7 +100,11 @@ impl Command {
             Self::List(list) => list.run(&mut admin).await,
             Self::Show(which) => {
                 let found = which.look(&mut admin).await?;
-                Ok(Said { text: words::shown(&which, &found), json: words::shown_json(&which, &found), failed: false })
+                Ok(Said {
+                    text: words::shown(&which, &found),
+                    json: words::shown_json(&which, &found),
+                    failed: false,
+                })
             }
             Self::Why(which) => {
                 let found = which.look(&mut admin).await?;
@@ -140,11 +144,8 @@ impl List {
                 }])
             }
         };
-        let request = KeyShareDescribeRequest {
-            group_id: self.group.as_str().into(),
-            topics,
-            worst_max: self.worst,
-        };
+        let request =
+            KeyShareDescribeRequest { group_id: self.group.as_str().into(), topics, worst_max: self.worst };
         let described = admin.describe_keys(request).await?;
         let partitions: Vec<(String, KeyShareDescribedPartition)> = described
             .topics
@@ -191,7 +192,11 @@ async fn alter(admin: &mut Admin, which: &Which, change: KeyShareChange) -> Resu
     let place = format!("{}-{}", which.topic, partition.index);
     match result.filter(|_| !code.is_error()) {
         Some(result) => {
-            let key = if result.has_key == 0 { "a record without a key".to_owned() } else { words::hash(result.key_hash) };
+            let key = if result.has_key == 0 {
+                "a record without a key".to_owned()
+            } else {
+                words::hash(result.key_hash)
+            };
             let text = match result.records {
                 0 => format!("{place}: {key}: nothing to do, it was so already\n"),
                 1 => format!("{place}: {key}: done, 1 record\n"),

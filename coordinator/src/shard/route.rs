@@ -57,13 +57,15 @@ impl<S: Slice> Shard<S> {
                 self.share.command(now, ticket, command, logs, out);
             }
             Command::AlterShareOffsets(request) => self.groups.alter_share(ticket, request, out),
-            Command::DeleteShareOffsets { group, partitions } => match self.groups.check_share_empty(&group) {
-                Ok(()) => {
-                    let command = ShareCommand::DeleteOffsets { group, partitions };
-                    self.share.command(now, ticket, command, logs, out);
+            Command::DeleteShareOffsets { group, partitions } => {
+                match self.groups.check_share_empty(&group) {
+                    Ok(()) => {
+                        let command = ShareCommand::DeleteOffsets { group, partitions };
+                        self.share.command(now, ticket, command, logs, out);
+                    }
+                    Err(error) => out.reply(ticket, Reply::ShareOffsetsDeleted(Err(error))),
                 }
-                Err(error) => out.reply(ticket, Reply::ShareOffsetsDeleted(Err(error))),
-            },
+            }
             Command::DescribeShareKeys(request) => {
                 self.share.command(now, ticket, ShareCommand::DescribeKeys(request), logs, out);
             }

@@ -10,8 +10,8 @@
 
 mod admin;
 mod answers;
-mod delete_offsets;
 mod dead_letters;
+mod delete_offsets;
 mod describe;
 mod facts;
 mod load;
@@ -28,8 +28,8 @@ use records::ids::{Offset, PartitionId};
 
 use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
-use self::delete_offsets::DeleteOffsets;
 use self::dead_letters::Copying;
+use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
 use self::standalone::Claims;
 use self::timers::{Timer, Timers};
@@ -46,8 +46,8 @@ use crate::command::{
 };
 use crate::io::{Completion, OpId, ShareStateId, Slice};
 use crate::outbox::{LogTable, Outbox};
-use crate::reply::Reply;
 use crate::plan::budget::Budget;
+use crate::reply::Reply;
 use crate::time::{Mono, Now};
 
 /// Commands that the share machine serves.
@@ -344,21 +344,51 @@ enum Op {
     Open(u32, u32),
     Start(u32, u32),
     Scan(u32, u32),
-    Flush { part: u32, generation: u32, snapshot_bytes: Option<u64> },
+    Flush {
+        part: u32,
+        generation: u32,
+        snapshot_bytes: Option<u64>,
+    },
     Sync,
-    Build { answer: u64, parts: Vec<usize> },
-    Delete { ticket: Ticket, group: Arc<str> },
+    Build {
+        answer: u64,
+        parts: Vec<usize>,
+    },
+    Delete {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
     States(u64),
     /// Of a request to delete share state: which partitions have any.
     StatesToDelete(u64),
     DeletePart(u64, PartitionId),
     AdminStates(u64),
-    Reset { admin: u64, index: usize },
-    Letters { part: u32, generation: u32 },
-    Copy { part: u32, generation: u32, target: PartitionId },
-    CopySync { part: u32, generation: u32 },
-    Oldest { part: u32, generation: u32, offset: i64 },
-    Retention { part: u32, generation: u32 },
+    Reset {
+        admin: u64,
+        index: usize,
+    },
+    Letters {
+        part: u32,
+        generation: u32,
+    },
+    Copy {
+        part: u32,
+        generation: u32,
+        target: PartitionId,
+    },
+    CopySync {
+        part: u32,
+        generation: u32,
+    },
+    Oldest {
+        part: u32,
+        generation: u32,
+        offset: i64,
+    },
+    Retention {
+        part: u32,
+        generation: u32,
+    },
 }
 
 impl<S: Slice> ShareMachine<S> {

@@ -5,11 +5,11 @@
 
 use records::ids::KeyHash;
 
+use super::ShareError;
 use super::event::Settlement;
 use super::key_queue::Source;
 use super::partition::SharePartition;
 use super::recorder::Change;
-use super::ShareError;
 use crate::command::KeyRange;
 use crate::plan::share_fetch::Bidder;
 use crate::time::Now;
@@ -93,12 +93,7 @@ impl SharePartition {
 
     /// A whole fetch of a reader that has ranges of its own: of each of its keys the records that may go out now,
     /// oldest first as far as one look reaches. Nobody else takes of these keys, so there are no turns.
-    pub(crate) fn take_ranges(
-        &mut self,
-        bidder: &mut Bidder,
-        now: Now,
-        delivery: &mut dyn FnMut() -> u64,
-    ) {
+    pub(crate) fn take_ranges(&mut self, bidder: &mut Bidder, now: Now, delivery: &mut dyn FnMut() -> u64) {
         let Some(ranges) = bidder.ranges.clone() else { return };
         // Each pass takes one record of a key at most: the next of its records is known only then.
         loop {
@@ -153,11 +148,7 @@ impl SharePartition {
     ///
     /// # Errors
     /// A range ends before it begins, or lies beyond what was delivered: nothing was changed.
-    pub(crate) fn commit(
-        &mut self,
-        keys: &[KeyRange],
-        offsets: &[(i64, i64)],
-    ) -> Result<(), ShareError> {
+    pub(crate) fn commit(&mut self, keys: &[KeyRange], offsets: &[(i64, i64)]) -> Result<(), ShareError> {
         let end = self.window.acquired_end().max(self.window.start());
         if offsets.iter().any(|&(first, last)| first < 0 || first > last || last >= end) {
             return Err(ShareError::InvalidRequest);
@@ -202,7 +193,10 @@ mod tests {
     #[test]
     fn ranges_that_touch_are_one_and_none_are_all() {
         assert_eq!(normalized(&[]), Ok(vec![EVERYTHING]));
-        assert_eq!(normalized(&[range(5, 9), range(0, 4), range(20, 30)]), Ok(vec![range(0, 9), range(20, 30)]));
+        assert_eq!(
+            normalized(&[range(5, 9), range(0, 4), range(20, 30)]),
+            Ok(vec![range(0, 9), range(20, 30)])
+        );
         assert_eq!(normalized(&[range(0, u64::MAX), range(5, 6)]), Ok(vec![EVERYTHING]));
         assert_eq!(normalized(&[range(5, 4)]), Err(ShareError::InvalidRequest));
         assert!(normalized(&vec![range(0, 1); RANGES_MAX + 1]).is_err());

@@ -38,11 +38,8 @@ impl Reader {
     }
 
     fn send_at(&self, w: &mut World, epoch: i32, max: i32, wait_ms: i32) -> Ticket {
-        let parts = if epoch == 0 {
-            vec![ShareFetchPart { partition: partition(0), acks: vec![] }]
-        } else {
-            vec![]
-        };
+        let parts =
+            if epoch == 0 { vec![ShareFetchPart { partition: partition(0), acks: vec![] }] } else { vec![] };
         let named = parts.iter().map(|part| (part.partition, self.ranges.clone())).collect();
         let fetch = ShareFetch {
             connection: w.connection(self.name),
@@ -86,11 +83,8 @@ impl Reader {
     fn commit(&self, w: &mut World, ranges: &[(i64, i64)]) -> Result<i64, ShareError> {
         let connection = w.connection(self.name);
         let parts = vec![(partition(0), ranges.to_vec())];
-        let ticket = w.command(ShareCommand::StandaloneCommit(StandaloneCommit {
-            connection,
-            group: group(),
-            parts,
-        }));
+        let ticket =
+            w.command(ShareCommand::StandaloneCommit(StandaloneCommit { connection, group: group(), parts }));
         match w.replies.remove(&ticket).expect("the commit is answered") {
             Reply::ShareAcknowledged(Ok(mut reply)) => {
                 let part = reply.parts.remove(0);

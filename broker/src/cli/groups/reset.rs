@@ -143,7 +143,8 @@ fn split(named: &str) -> (&str, Option<i32>) {
 }
 
 fn rows(steps: &[Step]) -> Vec<Vec<String>> {
-    let row = |(topic, partition, offset): &Step| vec![topic.clone(), partition.to_string(), offset.to_string()];
+    let row =
+        |(topic, partition, offset): &Step| vec![topic.clone(), partition.to_string(), offset.to_string()];
     steps.iter().map(row).collect()
 }
 

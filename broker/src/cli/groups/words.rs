@@ -39,11 +39,7 @@ fn line_json(group: &GroupLine) -> Value {
 }
 
 /// A share group.
-pub(super) fn share(
-    line: &GroupLine,
-    detail: &GroupDetail,
-    described: &KeyShareDescribeResponse,
-) -> String {
+pub(super) fn share(line: &GroupLine, detail: &GroupDetail, described: &KeyShareDescribeResponse) -> String {
     let mut text = format!(
         "{}: share group, {}, epoch {}, assignment {}, {} members\n",
         line.group,
@@ -63,9 +59,7 @@ pub(super) fn share(
     text
 }
 
-fn parts(
-    described: &KeyShareDescribeResponse,
-) -> impl Iterator<Item = (&str, &KeyShareDescribedPartition)> {
+fn parts(described: &KeyShareDescribeResponse) -> impl Iterator<Item = (&str, &KeyShareDescribedPartition)> {
     described
         .topics
         .iter()
@@ -181,7 +175,8 @@ fn members(members: &[GroupMember]) -> String {
 
 fn detail_json(line: &GroupLine, detail: &GroupDetail) -> Value {
     let member = |member: &GroupMember| {
-        let topic = |(topic, partitions): &(String, Vec<i32>)| json!({"topic": topic, "partitions": partitions});
+        let topic =
+            |(topic, partitions): &(String, Vec<i32>)| json!({"topic": topic, "partitions": partitions});
         json!({
             "member": member.member,
             "clientId": member.client_id,

@@ -78,8 +78,7 @@ impl Which {
         };
         let (offset, key_hash) = self.wire();
         let question = KeyShareQuestion { offset, key_hash };
-        let partition =
-            |index| KeyShareDescribePartition { index, questions: vec![question.clone()] };
+        let partition = |index| KeyShareDescribePartition { index, questions: vec![question.clone()] };
         let request = KeyShareDescribeRequest {
             group_id: self.group.as_str().into(),
             topics: Some(vec![KeyShareDescribeTopic {

@@ -32,7 +32,9 @@ pub(super) fn listed(group: &str, partitions: &[(String, KeyShareDescribedPartit
             let rows: Vec<Vec<String>> = partition
                 .spans
                 .iter()
-                .map(|span| vec![hash(span.key_hash), span.first_offset.to_string(), span.records.to_string()])
+                .map(|span| {
+                    vec![hash(span.key_hash), span.first_offset.to_string(), span.records.to_string()]
+                })
                 .collect();
             text.push_str("  kept as spans:\n");
             text.push_str(&table(4, &["KEY HASH", "FROM", "RECORDS, ABOUT"], &rows));
@@ -126,10 +128,7 @@ fn stopped(keys: &[KeyShareStoppedKey]) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
-    format!(
-        "  stopped keys:\n{}",
-        table(4, &["KEY HASH", "AT", "STATE", "SINCE", "WHY"], &rows)
-    )
+    format!("  stopped keys:\n{}", table(4, &["KEY HASH", "AT", "STATE", "SINCE", "WHY"], &rows))
 }
 
 fn stop_reason(code: i8) -> &'static str {
@@ -247,7 +246,8 @@ pub(super) fn shown_json(which: &Which, found: &[Found]) -> Value {
 
 /// [`why`] for programs: every partition.
 pub(super) fn why_json(found: &[Found]) -> Value {
-    let one = |found: &Found| json!({"partition": found.partition.index, "answer": answer_json(&found.answer)});
+    let one =
+        |found: &Found| json!({"partition": found.partition.index, "answer": answer_json(&found.answer)});
     found.iter().map(one).collect()
 }
 

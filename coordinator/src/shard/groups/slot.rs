@@ -9,8 +9,8 @@ use records::ids::{Offset, PartitionId};
 use records::{Codec, TimestampType};
 
 use crate::command::Ticket;
-use crate::share::admin::ResetOffsets;
 use crate::group::{GroupError, GroupPartition, GroupReply, ShareMembership};
+use crate::share::admin::ResetOffsets;
 use crate::time::{Mono, Now};
 
 #[derive(Debug)]

@@ -116,9 +116,10 @@ impl<S: Slice> ShareMachine<S> {
             return Err(ShareError::InvalidRequest);
         }
         let has_members = state.live.as_ref().is_some_and(|live| !live.is_empty())
-            || self.members.values().any(|member| {
-                member.group == number && member.session.is_some() && !is_reader(&member.name)
-            });
+            || self
+                .members
+                .values()
+                .any(|member| member.group == number && member.session.is_some() && !is_reader(&member.name));
         if has_members { Err(ShareError::NonEmptyGroup) } else { Ok(()) }
     }
 
@@ -189,9 +190,10 @@ impl<S: Slice> ShareMachine<S> {
     /// another from reading on.
     pub(super) fn reads_by_ranges(&self, part: u32) -> bool {
         !self.readers.is_empty()
-            && self.parts.get(&part).is_some_and(|part| {
-                part.interested.iter().any(|member| self.readers.contains_key(member))
-            })
+            && self
+                .parts
+                .get(&part)
+                .is_some_and(|part| part.interested.iter().any(|member| self.readers.contains_key(member)))
     }
 
     /// The session of a reader has ended.
