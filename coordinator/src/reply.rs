@@ -73,7 +73,7 @@ pub enum Reply<S> {
     /// Of [`crate::command::Command::DescribeShareOffsets`].
     ShareOffsets(Vec<(PartitionId, Result<ShareOffsets, ShareError>)>),
     /// Of [`crate::command::Command::DeleteShareOffsets`]: for each partition, in order, whether there was any state.
-    ShareOffsetsDeleted(Result<Vec<(PartitionId, Result<bool, ShareError>)>, crate::group::GroupError>),
+    ShareOffsetsDeleted(Result<Vec<StateDeleted>, crate::group::GroupError>),
     /// Of [`crate::command::Command::DescribeShareKeys`].
     ShareKeys(Result<Box<ShareKeys>, AdminError>),
     /// Of [`crate::command::Command::AlterShareKey`].
@@ -86,6 +86,9 @@ pub enum Reply<S> {
     /// Of [`crate::command::Command::DeleteGroup`].
     GroupDeleted(Result<(), crate::group::GroupError>),
 }
+
+/// Of a partition whose share state was to be deleted: whether there was any.
+pub type StateDeleted = (PartitionId, Result<bool, ShareError>);
 
 /// Why a part of a produce request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

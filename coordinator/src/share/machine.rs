@@ -10,6 +10,7 @@
 
 mod admin;
 mod answers;
+mod command;
 mod dead_letters;
 mod delete_offsets;
 mod describe;
@@ -28,6 +29,7 @@ use records::ids::{Offset, PartitionId};
 
 use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
+pub use self::command::{LeftBy, ShareCommand};
 use self::dead_letters::Copying;
 use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
@@ -35,72 +37,18 @@ use self::standalone::Claims;
 use self::timers::{Timer, Timers};
 use self::watch::Watched;
 use super::acknowledge::Acknowledged;
-use super::admin::{AlterKey, DescribeKeys, KeyLine, ResetOffsets};
+use super::admin::KeyLine;
 use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
 use super::{ShareConfig, ShareCounters, ShareLimits};
-use crate::command::{
-    ConnectionId, ShareAcknowledge, ShareFetch, StandaloneCommit, StandaloneFetch, Ticket, TopicImage,
-};
+use crate::command::{ConnectionId, Ticket, TopicImage};
 use crate::io::{Completion, OpId, ShareStateId, Slice};
 use crate::outbox::{LogTable, Outbox};
 use crate::plan::budget::Budget;
 use crate::reply::Reply;
 use crate::time::{Mono, Now};
-
-/// Commands that the share machine serves.
-#[derive(Clone, Debug)]
-pub enum ShareCommand {
-    /// ShareFetch or KeyShareFetch; → [`crate::reply::Reply::ShareFetched`].
-    Fetch(ShareFetch),
-    /// ShareAcknowledge or KeyShareAcknowledge; → [`crate::reply::Reply::ShareAcknowledged`].
-    Acknowledge(ShareAcknowledge),
-    /// KeyShareFetch of a reader that is no member; → [`crate::reply::Reply::ShareFetched`]. The caller has seen to it that
-    /// the group has no members.
-    StandaloneFetch(StandaloneFetch),
-    /// KeyShareAcknowledge of a reader that is no member; → [`crate::reply::Reply::ShareAcknowledged`].
-    StandaloneAcknowledge(ShareAcknowledge),
-    /// KeyShareCommit; → [`crate::reply::Reply::ShareAcknowledged`], without results.
-    StandaloneCommit(StandaloneCommit),
-    /// DescribeShareGroupOffsets; → [`crate::reply::Reply::ShareOffsets`].
-    DescribeOffsets {
-        /// The group.
-        group: Arc<str>,
-        /// The partitions asked for; `None`: all that have state.
-        partitions: Option<Vec<PartitionId>>,
-    },
-    /// DeleteShareGroupOffsets; the caller has seen to it that the group has no members. →
-    /// [`crate::reply::Reply::ShareOffsetsDeleted`].
-    DeleteOffsets {
-        /// The group.
-        group: Arc<str>,
-        /// The partitions.
-        partitions: Vec<PartitionId>,
-    },
-    /// KeyShareDescribe; → [`crate::reply::Reply::ShareKeys`].
-    DescribeKeys(DescribeKeys),
-    /// KeyShareAlter; → [`crate::reply::Reply::KeyAltered`].
-    AlterKey(AlterKey),
-    /// AlterShareGroupOffsets, KeyShareAlter; → [`crate::reply::Reply::ShareOffsetsReset`].
-    ResetOffsets(ResetOffsets),
-    /// Delete a group's share state; the caller has seen to it that it has no members. →
-    /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
-    DeleteGroup {
-        /// The group.
-        group: Arc<str>,
-    },
-}
-
-/// How a member left its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftBy {
-    /// Its own word (heartbeat with epoch −1): it may still settle for a second.
-    Heartbeat,
-    /// It was not heard of for its session timeout.
-    SessionTimeout,
-}
 
 /// Where a share-partition stands, for operators and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]

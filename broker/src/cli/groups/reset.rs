@@ -74,7 +74,7 @@ impl Reset {
                 Some(error) => text.push_str(&format!("{topic}-{partition}: not changed: {error}\n")),
             }
             failed |= error.is_some();
-            json.push(told(step, error));
+            json.push(told(step, error.as_deref()));
         }
         Ok(Said { text, json: json.into(), failed })
     }
@@ -148,7 +148,7 @@ fn rows(steps: &[Step]) -> Vec<Vec<String>> {
     steps.iter().map(row).collect()
 }
 
-fn told((topic, partition, offset): &Step, error: Option<String>) -> Value {
+fn told((topic, partition, offset): &Step, error: Option<&str>) -> Value {
     json!({"topic": topic, "partition": partition, "startOffset": offset, "error": error})
 }
 

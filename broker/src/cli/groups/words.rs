@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use client::admin::{GroupDetail, GroupLine, GroupMember};
+use protocol::StrBytes;
 use protocol::messages::key_share_describe::{KeyShareDescribeResponse, KeyShareDescribedPartition};
 use records::ids::Offset;
 use serde_json::{Value, json};
@@ -103,8 +104,8 @@ pub(super) fn share_json(
             "inFlight": part.in_flight,
             "waiting": part.waiting,
             "parked": part.parked,
-            "bound": part.bound.as_ref().map(|bound| bound.as_str()),
-            "error": part.error_message.as_ref().map(|message| message.as_str()),
+            "bound": part.bound.as_ref().map(StrBytes::as_str),
+            "error": part.error_message.as_ref().map(StrBytes::as_str),
         })
     };
     let mut told = detail_json(line, detail);

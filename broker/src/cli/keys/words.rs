@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use protocol::StrBytes;
 use protocol::messages::key_share_describe::{
     KeyShareAnswer, KeyShareDescribedKey, KeyShareDescribedPartition, KeyShareStoppedKey, Reason,
     STOP_REASONS, WORST_BY_AGE, WORST_BY_BACKLOG, WORST_BY_DELIVERIES,
@@ -267,10 +268,10 @@ fn answer_json(answer: &KeyShareAnswer) -> Value {
     json!({
         "reason": reason,
         "words": sentence(answer),
-        "member": answer.member.as_ref().map(|member| member.as_str()),
+        "member": answer.member.as_ref().map(StrBytes::as_str),
         "timeMs": time(answer.time_ms),
         "behindOffset": known(answer.behind_offset),
-        "detail": answer.detail.as_ref().map(|detail| detail.as_str()),
+        "detail": answer.detail.as_ref().map(StrBytes::as_str),
     })
 }
 
@@ -301,7 +302,7 @@ fn partition_json(topic: &str, partition: &KeyShareDescribedPartition) -> Value 
         "topic": topic,
         "partition": partition.index,
         "error": partition.error_code.is_error().then(|| format!("{:?}", partition.error_code)),
-        "errorMessage": partition.error_message.as_ref().map(|message| message.as_str()),
+        "errorMessage": partition.error_message.as_ref().map(StrBytes::as_str),
         "order": if partition.order == 0 { "none" } else { "key" },
         "startOffset": known(partition.start_offset),
         "scanOffset": known(partition.scan_offset),
@@ -315,8 +316,8 @@ fn partition_json(topic: &str, partition: &KeyShareDescribedPartition) -> Value 
         "following": partition.following,
         "deadLetters": partition.dead_letters,
         "spilled": partition.spilled,
-        "bound": partition.bound.as_ref().map(|bound| bound.as_str()),
-        "deadLetterTrouble": partition.dead_letter_trouble.as_ref().map(|trouble| trouble.as_str()),
+        "bound": partition.bound.as_ref().map(StrBytes::as_str),
+        "deadLetterTrouble": partition.dead_letter_trouble.as_ref().map(StrBytes::as_str),
         "oldestMs": time(partition.oldest_ms),
         "retentionOffset": known(partition.retention_offset),
         "retentionMs": time(partition.retention_ms),
