@@ -70,7 +70,8 @@ async fn stands(admin: &mut Client, group: &str) -> (i64, i64) {
     let groups = answer.array(|group| {
         group.string();
         let topics = group.array(|topic| {
-            (topic.string(), topic.uuid());
+            topic.string();
+            topic.uuid();
             let parts = topic.array(|part| {
                 let (_, start, _, lag, error) = (part.i32(), part.i64(), part.i32(), part.i64(), part.i16());
                 part.string();
