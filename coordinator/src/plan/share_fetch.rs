@@ -36,9 +36,12 @@ pub(crate) struct Bidder {
     pub(crate) budget: Budget,
     /// Where it has come to in the ready sets.
     pub(crate) cursor: Cursor,
-    /// The lock of what it was granted, and the offsets.
+    /// The number of what it was granted, its lock, and the offsets.
+    pub(crate) delivery: Option<u64>,
     pub(crate) lock: Option<u32>,
     pub(crate) picks: Vec<i64>,
+    /// What it was granted of replays; among the `picks` in the end.
+    pub(crate) replayed: Vec<i64>,
 }
 
 /// Grants what is ready; each bidder's `picks` say what it got. `delivery` hands out a new delivery number.
@@ -48,6 +51,7 @@ pub(crate) fn match_round(
     now: Now,
     delivery: &mut dyn FnMut() -> u64,
 ) {
+    partition.take_replays(bidders, now, delivery);
     match partition.order() {
         ShareOrder::Key => {
             for reader in bidders.iter_mut().filter(|bidder| bidder.ranges.is_some()) {
@@ -63,6 +67,8 @@ pub(crate) fn match_round(
     }
     for bidder in bidders.iter_mut() {
         partition.close_grant(bidder, now);
+        bidder.picks.append(&mut bidder.replayed);
+        bidder.picks.sort_unstable();
     }
 }
 

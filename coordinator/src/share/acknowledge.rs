@@ -135,13 +135,19 @@ impl SharePartition {
     ) -> Result<(), ShareError> {
         self.window.advance();
         let first = range.first.max(self.window.start());
+        // What is replayed is not done, although it may lie below the start offset.
+        let replayed = self.acknowledge_replayed(now, member, range, terms, first, outcome)?;
         if range.last < first {
             // Done already, or gone from the log: that is no fault of it.
             return Ok(());
         }
+        let whole = range.last - first + 1 - replayed;
+        if whole == 0 {
+            return Ok(());
+        }
         let Some(holder) = self.holders.find(member) else { return Err(ShareError::InvalidRecordState) };
         let offsets: Vec<i64> = self.holders.get(holder).out.range(first..=range.last).copied().collect();
-        let mut applied = 0;
+        let mut applied = 0_i64;
         for offset in offsets {
             // An earlier release in this very range may have taken it away (delivery numbers).
             let Some(slot) = self.window.get(offset).copied().filter(super::window::Slot::is_out) else {
@@ -176,11 +182,36 @@ impl SharePartition {
                 );
             }
         }
-        if i64::from(applied) == range.last - first + 1 {
-            Ok(())
-        } else {
-            Err(ShareError::InvalidRecordState)
+        if applied == whole { Ok(()) } else { Err(ShareError::InvalidRecordState) }
+    }
+
+    /// Applies a range to the records of replays in it, one by one; says how many of them lie at or above `start`. What of
+    /// them the member does not hold is an error, once the others are applied.
+    fn acknowledge_replayed(
+        &mut self,
+        now: Now,
+        member: &str,
+        range: &AckRange,
+        terms: Terms,
+        start: i64,
+        outcome: &mut Acknowledged,
+    ) -> Result<i64, ShareError> {
+        let mut at_or_above = 0;
+        let mut result = Ok(());
+        for replay in self.replays.values_mut() {
+            let part = &mut replay.part;
+            let offsets: Vec<i64> =
+                part.window.range(range.first, range.last).map(|(offset, _)| offset).collect();
+            for offset in offsets {
+                let types = vec![type_at(range, offset)];
+                let one = AckRange { first: offset, last: offset, types, ..range.clone() };
+                at_or_above += i64::from(offset >= start);
+                let renewed = &mut BTreeMap::new();
+                result = result.and(part.acknowledge_range(now, member, &one, terms, renewed, outcome));
+            }
+            part.window.advance();
         }
+        result.map(|()| at_or_above)
     }
 
     fn acknowledge_held(&mut self, now: Now, offset: i64, kind: i8, count: u16, delay_ms: Option<i64>) {

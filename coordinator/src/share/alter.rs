@@ -33,6 +33,7 @@ impl SharePartition {
         &mut self,
         key: KeyRef,
         action: KeyAction,
+        log_start: i64,
         now: Now,
     ) -> Result<KeyAltered, AdminError> {
         let subject = self.subject(key)?;
@@ -46,7 +47,13 @@ impl SharePartition {
             (Subject::Record(offset), KeyAction::Park) => self.park_record(offset, now)?,
             (Subject::Record(offset), KeyAction::Resume) => self.resume_record(offset),
             (Subject::Record(offset), KeyAction::Skip | KeyAction::Drop(_)) => self.drop_record(offset)?,
-            (_, KeyAction::Redrive | KeyAction::Replay(..)) => return Err(AdminError::NoOrder),
+            (Subject::Key(key), KeyAction::Redrive) => self.redrive(key, log_start, now)?,
+            (Subject::Key(key), KeyAction::Replay(from, to)) => {
+                self.replay(key, (from.get(), to.get()), log_start, now)?
+            }
+            (Subject::Record(_), KeyAction::Redrive | KeyAction::Replay(..)) => {
+                return Err(AdminError::NoOrder);
+            }
         };
         self.window.advance();
         let key = match subject {
@@ -134,6 +141,17 @@ impl SharePartition {
 
     /// Archives the key's records up to `to`, or its next one, as far as nobody holds them; the key goes on behind them.
     fn drop_records(&mut self, key: KeyHash, to: Option<i64>, now: Now) -> Result<u64, AdminError> {
+        if let Some(replay) = self.replays.get_mut(&key) {
+            // Its next records are those. One that is dropped to its end is over, read or not.
+            let ends = to.is_some_and(|to| to >= replay.to) && replay.part.out == 0;
+            let dropped = replay.part.drop_records(key, to, now);
+            replay.part.window.advance();
+            if ends {
+                self.end_replay(key);
+                return Ok(dropped.unwrap_or(0).max(1));
+            }
+            return dropped;
+        }
         let mut dropped = 0;
         while let Some(head) = self.queue.head(key).filter(|&head| to.is_none_or(|to| head <= to)) {
             self.settle(head, Settlement::Skipped);

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use records::ids::KeyHash;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::stops::{KeyStop, Stop};
+use super::recorder::ranges_of;
+use super::replay;
+use super::stops::{KeyStop, REDRIVABLE_MAX, Stop};
 
 /// Version byte of an encoded event.
 const VERSION: u8 = 1;
@@ -91,6 +93,26 @@ pub(crate) enum Event {
     /// Records were copied to the dead-letter topic, durably: they are done. Ascending offsets, with their keys where
     /// these keep an order: what a redrive begins with.
     DeadLettered(Vec<(i64, Option<KeyHash>)>),
+    /// Settled records of a key are delivered again, beside the window.
+    ReplayStarted {
+        /// The key.
+        key: KeyHash,
+        /// From this offset.
+        from: i64,
+        /// To this one, inclusive.
+        to: i64,
+        /// A redrive: these offsets alone, ascending.
+        only: Option<Vec<i64>>,
+    },
+    /// Something happened in the replay of a key.
+    Replayed {
+        /// The key.
+        key: KeyHash,
+        /// What: an event in its stored form, none of a replay.
+        event: Bytes,
+    },
+    /// The replay of a key is over.
+    ReplayEnded(KeyHash),
 }
 
 /// Why a record is done.
@@ -127,7 +149,17 @@ impl Event {
         match &mut self {
             Self::Started(at) | Self::LogStarted(at) => *at = end.min(*at),
             Self::KeyStopped { stop, .. } => return stop.below(end).then_some(self),
-            Self::KeyResumed(_) => {}
+            Self::KeyResumed(_) | Self::ReplayEnded(_) => {}
+            Self::ReplayStarted { from, to, only, .. } => {
+                if *from >= end {
+                    return None;
+                }
+                *to = (*to).min(end - 1);
+                if let Some(only) = only {
+                    only.retain(|&offset| offset < end);
+                }
+            }
+            Self::Replayed { event, .. } => *event = replay::below(event, end)?,
             Self::DeadLettered(letters) => {
                 letters.retain(|letter| letter.0 < end);
                 if letters.is_empty() {
@@ -236,6 +268,25 @@ impl Event {
                     }
                 }
             }
+            Self::ReplayStarted { key, from, to, only } => {
+                writer.byte(13);
+                writer.fixed(key.0);
+                writer.signed(*from);
+                writer.signed(*to);
+                writer.byte(u8::from(only.is_some()));
+                if let Some(only) = only {
+                    writer.ranges(&ranges_of(only));
+                }
+            }
+            Self::Replayed { key, event } => {
+                writer.byte(14);
+                writer.fixed(key.0);
+                writer.bytes(event);
+            }
+            Self::ReplayEnded(key) => {
+                writer.byte(15);
+                writer.fixed(key.0);
+            }
         }
         writer.0.into()
     }
@@ -308,10 +359,34 @@ impl Event {
                 }
                 Self::DeadLettered(letters)
             }
+            13 => Self::ReplayStarted {
+                key: KeyHash(reader.fixed()?),
+                from: reader.signed()?,
+                to: reader.signed()?,
+                only: if reader.byte()? == 0 { None } else { Some(offsets_of(&reader.ranges()?)?) },
+            },
+            14 => {
+                let (key, event) = (KeyHash(reader.fixed()?), reader.bytes()?);
+                // None of a replay: they do not lie in one another.
+                if matches!(event.get(1), Some(13..=15)) {
+                    return Err(DecodeError);
+                }
+                Self::Replayed { key, event: Bytes::copy_from_slice(event) }
+            }
+            15 => Self::ReplayEnded(KeyHash(reader.fixed()?)),
             _ => return Err(DecodeError),
         };
         if reader.0.is_empty() { Ok(event) } else { Err(DecodeError) }
     }
+}
+
+/// Offsets that are stored as ranges; no more than a redrive can have.
+pub(crate) fn offsets_of(ranges: &[(i64, i64)]) -> Result<Vec<i64>, DecodeError> {
+    let count: i128 = ranges.iter().map(|range| i128::from(range.1) - i128::from(range.0) + 1).sum();
+    if count > REDRIVABLE_MAX as i128 {
+        return Err(DecodeError);
+    }
+    Ok(ranges.iter().flat_map(|range| range.0..=range.1).collect())
 }
 
 /// The part of ascending ranges that lies below `end`.

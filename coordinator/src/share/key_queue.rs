@@ -377,6 +377,11 @@ impl KeyQueue {
         self.refresh(window, key);
     }
 
+    /// Whether `key` hands out nothing.
+    pub(crate) fn is_stopped(&self, key: KeyHash) -> bool {
+        self.stopped.contains_key(&key)
+    }
+
     /// The oldest record that a followed key has next, with nothing of the key out.
     pub(crate) fn first_following(&self) -> Option<i64> {
         self.following.first().copied()

@@ -42,7 +42,7 @@ impl SharePartition {
             scan: Offset(self.window.scan()),
             end: Offset(outside.upper),
             lag: self.lag(outside.upper),
-            in_flight: self.out as u64,
+            in_flight: self.in_hands() as u64,
             ready: self.queue.ready_len() as u64,
             leased_keys: self.queue.leased_keys() as u64,
             waiting: self.waits.len() as u64,
@@ -125,6 +125,10 @@ impl SharePartition {
     pub(crate) fn why(&self, outside: &Outside<'_>, question: KeyRef) -> Why {
         match question {
             KeyRef::Offset(offset) => self.why_record(outside, offset.get()),
+            KeyRef::Key(key) if self.replays.contains_key(&key) => {
+                let part = &self.replays[&key].part;
+                part.first_of(key).map_or(Why::BehindReplay, |first| self.why_record(outside, first))
+            }
             KeyRef::Key(key) => match (self.first_of(key), self.stops.key(key)) {
                 (Some(first), _) => self.why_record(outside, first),
                 (None, Some(stop)) if !stop.follows => {
@@ -136,6 +140,9 @@ impl SharePartition {
     }
 
     fn why_record(&self, outside: &Outside<'_>, offset: i64) -> Why {
+        if let Some(part) = self.replay_of(offset) {
+            return part.why_record(outside, offset);
+        }
         let Some(slot) = self.window.get(offset) else {
             let unread = offset >= self.window.scan() && !self.window.settled().contains(offset);
             return match self.scan_bound() {
@@ -177,6 +184,9 @@ impl SharePartition {
             } else {
                 Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
             });
+        }
+        if self.replays.contains_key(&key) {
+            return Some(Why::BehindReplay);
         }
         let first = self.first_of(key).filter(|&first| first < offset);
         if let Some(first) = first {

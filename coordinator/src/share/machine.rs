@@ -16,6 +16,7 @@ mod delete_offsets;
 mod describe;
 mod facts;
 mod load;
+mod replays;
 mod requests;
 mod round;
 mod standalone;
@@ -25,7 +26,7 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use records::ids::{Offset, PartitionId};
+use records::ids::{KeyHash, Offset, PartitionId};
 
 use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
@@ -337,6 +338,11 @@ enum Op {
         part: u32,
         generation: u32,
     },
+    Replay {
+        part: u32,
+        generation: u32,
+        key: KeyHash,
+    },
 }
 
 impl<S: Slice> ShareMachine<S> {
@@ -491,7 +497,7 @@ impl<S: Slice> ShareMachine<S> {
         Some(SharePartitionView {
             start: Offset(part.window.start()),
             scan: Offset(part.window.scan()),
-            out: part.out,
+            out: part.in_hands(),
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
@@ -519,7 +525,7 @@ impl<S: Slice> ShareMachine<S> {
                 view.partitions += 1;
                 view.bound += usize::from(open.bound().is_some());
                 view.lag += open.lag(end);
-                view.out += open.out;
+                view.out += open.in_hands();
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
                 view.delayed += open.waits.len();
@@ -564,7 +570,12 @@ impl<S: Slice> ShareMachine<S> {
         let part =
             self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
         let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
-        open.is_some_and(|open| offset.get() >= open.window.scan() || open.window.get(offset.get()).is_some())
+        let offset = offset.get();
+        open.is_some_and(|open| {
+            offset >= open.window.scan()
+                || open.window.get(offset).is_some()
+                || open.replay_of(offset).is_some()
+        })
     }
 
     fn next_number(&mut self) -> u64 {

@@ -22,6 +22,7 @@ pub(crate) mod partition;
 pub(crate) mod poison;
 pub(crate) mod ranges;
 pub(crate) mod recorder;
+pub(crate) mod replay;
 pub(crate) mod retry;
 pub(crate) mod session;
 pub(crate) mod settled;

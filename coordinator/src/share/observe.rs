@@ -198,6 +198,9 @@ impl SharePartition {
                 }
             }
         }
+        for replay in self.replays.values_mut() {
+            replay.part.recovered(now, log_start, survivors);
+        }
         self.recovery_until =
             self.window.slots().filter(|(_, slot)| !slot.scanned).last().map_or(0, |(offset, _)| offset + 1);
         self.log_started(log_start);
@@ -211,8 +214,11 @@ impl SharePartition {
         mut ended: Vec<(u64, Survivor)>,
         known: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, Survivor> {
-        ended.extend(self.holders.take_ended());
-        ended.extend(self.holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
+        let replays = self.replays.values_mut().map(|replay| &mut replay.part.holders);
+        for holders in std::iter::once(&mut self.holders).chain(replays) {
+            ended.extend(holders.take_ended());
+            ended.extend(holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
+        }
         let mut survivors: BTreeMap<u64, Survivor> = BTreeMap::new();
         for (delivery, lock) in
             ended.into_iter().filter(|(delivery, lock)| lock.ends.is_some() || known(*delivery))
@@ -225,7 +231,11 @@ impl SharePartition {
 
     /// Locks whose end the events that are about to be stored tell of.
     pub(crate) fn take_ended_locks(&mut self) -> Vec<(u64, Survivor)> {
-        self.holders.take_ended()
+        let mut ended = self.holders.take_ended();
+        for replay in self.replays.values_mut() {
+            ended.append(&mut replay.part.holders.take_ended());
+        }
+        ended
     }
 
     /// Every record in a member's hands: offset, member, and whether it was recalled.
@@ -236,13 +246,18 @@ impl SharePartition {
             let name = Arc::clone(&self.holders.get(lock.holder).name);
             Some((Offset(offset), name, slot.state == RecordState::Recalled))
         })
+        .chain(self.replays.values().flat_map(|replay| replay.part.holders()))
         .collect()
     }
 
     /// Members that hold records here.
     pub(crate) fn holder_names(&self) -> Vec<Arc<str>> {
         let holding = self.holders.all().filter(|(_, holder)| !holder.out.is_empty());
-        holding.map(|(_, holder)| Arc::clone(&holder.name)).collect()
+        let mut names: Vec<Arc<str>> = holding.map(|(_, holder)| Arc::clone(&holder.name)).collect();
+        names.extend(self.replays.values().flat_map(|replay| replay.part.holder_names()));
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// A record of a snapshot that waits.

@@ -17,6 +17,7 @@ use super::event::{Event, Settlement, Wait};
 use super::holders::{Holders, Lock};
 use super::key_queue::KeyQueue;
 use super::recorder::{Change, Recorder};
+use super::replay::Replay;
 use super::retry;
 use super::stops::Stops;
 use super::window::{NO_LOCK, NONE, RecordState, Slot, Window};
@@ -35,6 +36,8 @@ pub(crate) struct SharePartition {
     wait_ends: BTreeSet<(Mono, i64)>,
     /// Stopped records and keys.
     pub(super) stops: Stops,
+    /// Keys of which settled records are delivered again.
+    pub(super) replays: BTreeMap<KeyHash, Box<Replay>>,
     /// Records in members' hands.
     pub(super) out: usize,
     /// After a restart nothing is granted before the scan has come here: an earlier record of a key might be in
@@ -55,6 +58,7 @@ impl SharePartition {
             waits: BTreeMap::new(),
             wait_ends: BTreeSet::new(),
             stops: Stops::default(),
+            replays: BTreeMap::new(),
             out: 0,
             recovery_until: 0,
             recorder: Recorder::default(),
@@ -137,16 +141,20 @@ impl SharePartition {
             Event::KeyStopped { key, stop } => self.stop_key(*key, *stop),
             Event::KeyResumed(key) => self.resume_key(*key),
             Event::DeadLettered(_) => self.apply_dead_lettered(event),
+            Event::ReplayStarted { .. } | Event::Replayed { .. } | Event::ReplayEnded(_) => {
+                self.apply_replay(event, now);
+            }
         }
     }
 
     /// Events that were decided on and are to be appended, in order.
     pub(crate) fn take_events(&mut self) -> Vec<Bytes> {
+        self.drain_replays();
         self.recorder.take()
     }
 
     pub(crate) fn has_events(&self) -> bool {
-        !self.recorder.is_empty()
+        !self.recorder.is_empty() || self.replays.values().any(|replay| replay.part.has_events())
     }
 
     /// Chooses the start offset of a new share-partition.
@@ -158,6 +166,7 @@ impl SharePartition {
 
     /// The log begins at `at` now: what lies before is lost to retention, or was deleted.
     pub(crate) fn log_started(&mut self, at: i64) {
+        self.replays_log_started(at);
         if at > self.window.start() {
             let known = self.window.range(self.window.start(), at - 1).count() as u64;
             let scan = self.window.scan();
@@ -173,6 +182,16 @@ impl SharePartition {
     pub(crate) fn configure(&mut self, config: Arc<ShareConfig>) {
         let order = self.config.order;
         self.config = config;
+        let replay_config = self.replay_config();
+        for key in self.replays.keys().copied().collect::<Vec<_>>() {
+            if self.keeps_order() {
+                let replay = self.replays.get_mut(&key).expect("its key was taken from the map");
+                replay.part.configure(Arc::clone(&replay_config));
+            } else {
+                // Without order a key has no turn that its replay could go before.
+                self.end_replay(key);
+            }
+        }
         if self.config.order != order {
             self.rebuild_queues();
         }
@@ -182,7 +201,8 @@ impl SharePartition {
     pub(crate) fn next_deadline(&self) -> Option<Mono> {
         let lock = self.holders.first_end().map(|end| end.0);
         let wait = self.wait_ends.first().map(|end| end.0);
-        lock.into_iter().chain(wait).min()
+        let replays = self.replays.values().filter_map(|replay| replay.part.next_deadline());
+        lock.into_iter().chain(wait).chain(replays).min()
     }
 
     /// The first wait that is over.
@@ -216,7 +236,8 @@ impl SharePartition {
 
     /// About how many bytes of memory it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        self.window.heap_bytes() + self.queue.heap_bytes() + self.stops.heap_bytes()
+        let replays: u64 = self.replays.values().map(|replay| replay.part.heap_bytes()).sum();
+        self.window.heap_bytes() + self.queue.heap_bytes() + self.stops.heap_bytes() + replays
     }
 
     fn offsets(&self, first: i64, last: i64) -> Vec<i64> {

@@ -114,15 +114,25 @@ impl SharePartition {
     /// A key hands out nothing any more.
     pub(super) fn stop_key(&mut self, key: KeyHash, stop: KeyStop) {
         self.stops.insert_key(key, stop);
-        if self.keeps_order() {
-            self.queue.stop(&self.window, key, stop.follows);
-        }
+        self.update_stop(key);
     }
 
     /// A key goes on.
     pub(super) fn resume_key(&mut self, key: KeyHash) {
         self.stops.remove_key(key);
-        self.queue.resume(&self.window, key);
+        self.update_stop(key);
+    }
+
+    /// Whether a key hands out records, for all that can stop it.
+    pub(super) fn update_stop(&mut self, key: KeyHash) {
+        let follows = match self.stops.key(key) {
+            _ if self.replays.contains_key(&key) => Some(false),
+            stop => stop.map(|stop| stop.follows),
+        };
+        match follows.filter(|_| self.keeps_order()) {
+            Some(follows) => self.queue.stop(&self.window, key, follows),
+            None => self.queue.resume(&self.window, key),
+        }
     }
 
     /// The copies of these records are durable in the dead-letter topic: they are done.
@@ -137,6 +147,12 @@ impl SharePartition {
             let event = Event::DeadLettered(done);
             self.apply_dead_lettered(&event);
             self.note_event(&event);
+        }
+        for (&key, replay) in &mut self.replays {
+            let of_it = |letter: &&DeadLetter| replay.part.stops.get(letter.offset).is_some();
+            let done: Vec<DeadLetter> = letters.iter().filter(of_it).copied().collect();
+            replay.part.dead_lettered(&done);
+            done.iter().for_each(|letter| self.stops.remember(key, letter.offset));
         }
     }
 
@@ -154,7 +170,9 @@ impl SharePartition {
 
     /// Whether anything waits to be copied to the dead-letter topic.
     pub(crate) fn has_dead_letters(&self) -> bool {
-        self.stops.letters_len() > 0 || self.queue.first_following().is_some()
+        self.stops.letters_len() > 0
+            || self.queue.first_following().is_some()
+            || self.replays.values().any(|replay| replay.part.has_dead_letters())
     }
 
     /// The next records to be copied, ascending, at most `max`; those of followed keys join here, in order.
@@ -172,19 +190,17 @@ impl SharePartition {
             }
         }
         let letters: Vec<i64> = self.stops.letters().take(max).collect();
+        let again = self.replays.values_mut().flat_map(|replay| replay.part.next_dead_letters(max, now));
+        let again: Vec<DeadLetter> = again.collect();
+        let letters = letters.into_iter().filter_map(|offset| {
+            let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
+            let stop = self.stops.get(offset)?;
+            Some(DeadLetter { offset, key: self.key_of(slot), reason: stop.reason, deliveries: slot.count })
+        });
+        let mut letters: Vec<DeadLetter> = letters.chain(again).collect();
+        letters.sort_by_key(|letter| letter.offset);
+        letters.truncate(max);
         letters
-            .into_iter()
-            .filter_map(|offset| {
-                let slot = self.window.get(offset)?;
-                let stop = self.stops.get(offset)?;
-                Some(DeadLetter {
-                    offset,
-                    key: self.key_of(slot),
-                    reason: stop.reason,
-                    deliveries: slot.count,
-                })
-            })
-            .collect()
     }
 }
 

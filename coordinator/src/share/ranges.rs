@@ -10,6 +10,7 @@ use super::event::Settlement;
 use super::key_queue::Source;
 use super::partition::SharePartition;
 use super::recorder::Change;
+use super::window::Slot;
 use crate::command::KeyRange;
 use crate::plan::share_fetch::Bidder;
 use crate::time::Now;
@@ -155,13 +156,22 @@ impl SharePartition {
         }
         let mut sorted = offsets.to_vec();
         sorted.sort_unstable();
+        // What is replayed is in somebody's hands again although it was done: it is committed only where it was sent.
+        for replay in self.replays.values_mut() {
+            replay.part.commit_sorted(keys, &sorted, Slot::is_out);
+        }
+        self.commit_sorted(keys, &sorted, |_| true);
+        Ok(())
+    }
+
+    fn commit_sorted(&mut self, keys: &[KeyRange], sorted: &[(i64, i64)], may: impl Fn(&Slot) -> bool) {
         let mut from = self.window.start();
-        for (first, last) in sorted {
+        for &(first, last) in sorted {
             // Each record is looked at once, however often ranges name it.
             let done: Vec<i64> = self
                 .window
                 .range(first.max(from), last)
-                .filter(|(offset, slot)| slot.scanned && contain(keys, slot.key, *offset))
+                .filter(|(offset, slot)| slot.scanned && contain(keys, slot.key, *offset) && may(slot))
                 .map(|(offset, _)| offset)
                 .collect();
             from = from.max(last + 1);
@@ -171,7 +181,6 @@ impl SharePartition {
             }
         }
         self.window.advance();
-        Ok(())
     }
 }
 

@@ -11,9 +11,11 @@ use records::ids::KeyHash;
 
 use super::ShareConfig;
 use super::codec::{DecodeError, Reader, Writer};
-use super::event::{Event, Wait, ranges_below};
+use super::event::{Event, Wait, offsets_of, ranges_below};
 use super::holders::Lock;
 use super::partition::{SharePartition, unscanned};
+use super::recorder::ranges_of;
+use super::replay::Replay;
 use super::stops::Stops;
 use super::window::RecordState;
 use crate::io::StoredState;
@@ -76,6 +78,16 @@ impl SharePartition {
             }
         }
         self.stops.write(&mut writer);
+        writer.number(self.replays.len() as u64);
+        for (key, replay) in &self.replays {
+            writer.fixed(key.0);
+            writer.signed(replay.to);
+            writer.byte(u8::from(replay.only.is_some()));
+            if let Some(only) = &replay.only {
+                writer.ranges(&ranges_of(only));
+            }
+            writer.bytes(&replay.part.snapshot());
+        }
         writer.0.into()
     }
 
@@ -174,12 +186,12 @@ impl SharePartition {
             self.window.settle_gap(first, last);
         }
         locks.into_iter().for_each(|lock| self.holders.drop_empty(lock));
-        self.restore_stops(&mut reader, end)?;
+        self.restore_stops(&mut reader, end, now)?;
         if reader.0.is_empty() { Ok(()) } else { Err(DecodeError) }
     }
 
     /// What stopped records and keys; a snapshot of before there was such a thing ends here.
-    fn restore_stops(&mut self, reader: &mut Reader<'_>, end: i64) -> Result<(), DecodeError> {
+    fn restore_stops(&mut self, reader: &mut Reader<'_>, end: i64, now: Now) -> Result<(), DecodeError> {
         if reader.0.is_empty() {
             return Ok(());
         }
@@ -191,6 +203,13 @@ impl SharePartition {
         }
         for (offset, stop) in records {
             self.stop_record(offset, stop, false);
+        }
+        for _ in 0..reader.small()? {
+            let (key, to) = (KeyHash(reader.fixed()?), reader.signed()?);
+            let only = if reader.byte()? == 0 { None } else { Some(offsets_of(&reader.ranges()?)?) };
+            let mut part = Self::new(self.replay_config());
+            part.restore(reader.bytes()?, end, now)?;
+            self.insert_replay(key, Replay::restored(part, to.min(end - 1), only));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::admin::StopReason;
 use super::codec::{DecodeError, Reader, Writer};
 
 /// Dead-lettered records that are remembered for a redrive; beyond it the oldest are forgotten.
-const REDRIVABLE_MAX: usize = 16_384;
+pub(crate) const REDRIVABLE_MAX: usize = 16_384;
 /// About what a remembered record, a stopped record and a stopped key cost.
 const ENTRY_BYTES: u64 = 64;
 

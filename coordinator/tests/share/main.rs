@@ -15,6 +15,7 @@ mod model;
 mod offsets_admin;
 mod recall;
 mod redelivery;
+mod replays;
 mod retention;
 mod standalone;
 mod wakeups;

@@ -76,6 +76,10 @@ struct Record {
     failed: i16,
     /// It was resumed since: its count may begin anew.
     resumed: bool,
+    /// It may be replayed: go out once more although it is done.
+    may_return: bool,
+    /// It was, or could have been.
+    replayed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -228,7 +232,17 @@ impl Run {
         let names: Vec<_> = keys.iter().map(|&key| crate::common::key(KEYS[key])).collect();
         self.world.batch(0, &names, &vec![100; keys.len()]);
         for (offset, &key) in (base..).zip(keys) {
-            self.records.insert(offset, Record { key, state: State::Free, failed: 0, resumed: false });
+            self.records.insert(
+                offset,
+                Record {
+                    key,
+                    state: State::Free,
+                    failed: 0,
+                    resumed: false,
+                    may_return: false,
+                    replayed: false,
+                },
+            );
         }
         self.world.grew(0);
     }
@@ -292,7 +306,8 @@ impl Run {
         let now_held = self.who_holds();
         let record = self.records[&offset].clone();
         assert!(
-            !matches!(record.state, State::Accepted | State::Archived | State::Dead | State::Deleted),
+            record.may_return
+                || !matches!(record.state, State::Accepted | State::Archived | State::Dead | State::Deleted),
             "{offset} is done ({:?}) and goes out again",
             record.state
         );
@@ -324,8 +339,12 @@ impl Run {
                 in_flight += usize::from(holder.is_some());
                 // O2: nothing earlier of the key is left behind, and nothing earlier is recalled (O3).
                 if other < offset {
-                    let done = matches!(state.state, State::Accepted | State::Archived | State::Deleted)
-                        || (state.state == State::Dead && !self.world_has(other));
+                    let done = match state.state {
+                        State::Deleted => true,
+                        // Unless it is replayed just now.
+                        State::Accepted | State::Archived | State::Dead => !self.world_has(other),
+                        State::Free | State::Held { .. } => false,
+                    };
                     // At its limit, by the end of a lock or of a session.
                     let settled_unseen =
                         !self.world_has(other) && (state.failed + 1 >= LIMIT || self.is_letter(other));
@@ -345,6 +364,7 @@ impl Run {
             record.failed
         );
         record.resumed = false;
+        record.may_return = false;
         record.state = State::Held { member };
         record.failed = count - 1;
         let key = record.key;
@@ -516,8 +536,19 @@ impl Run {
             if self.keyed && altered.key.is_some() {
                 match action {
                     KeyAction::Park => drop(self.parked.insert(key)),
+                    KeyAction::Redrive | KeyAction::Replay(..) => {}
                     _ => drop(self.parked.remove(&key)),
                 }
+            }
+            let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
+            for (offset, record) in self.records.iter_mut().filter(|(_, record)| record.key == key) {
+                let replayed = match action {
+                    KeyAction::Redrive => letters.contains(offset),
+                    KeyAction::Replay(from, to) => (from.get()..=to.get()).contains(offset),
+                    _ => false,
+                };
+                record.may_return |= replayed;
+                record.replayed |= replayed;
             }
         }
         let after = unsettled(self);
@@ -572,7 +603,10 @@ impl Run {
                     assert!(letters.contains(offset), "O5: {offset} was rejected and is no dead letter")
                 }
                 State::Accepted => {
-                    assert!(!letters.contains(offset), "{offset} was accepted and is a dead letter")
+                    assert!(
+                        record.replayed || !letters.contains(offset),
+                        "{offset} was accepted and is a dead letter"
+                    );
                 }
                 _ => {}
             }
@@ -602,7 +636,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Control),
         2 => (0..KEYS.len(), prop::sample::select(vec![
             KeyAction::Park, KeyAction::Resume, KeyAction::Resume, KeyAction::Skip, KeyAction::Drop(None),
-            KeyAction::Drop(Some(Offset(20))),
+            KeyAction::Drop(Some(Offset(20))), KeyAction::Redrive, KeyAction::Redrive,
+            KeyAction::Replay(Offset(0), Offset(3)), KeyAction::Replay(Offset(2), Offset(20)),
         ])).prop_map(|(key, action)| Step::Alter { key, action }),
         1 => any::<bool>().prop_map(Step::Topic),
     ]

@@ -263,8 +263,9 @@ impl<S: Slice> ShareMachine<S> {
                 self.hold(ticket, Answer::Keys(Box::new(answer)), BTreeSet::from([id]), out);
             }
             Work::Alter { request, .. } => {
+                let log_start = logs.get(&request.partition).map_or(0, |facts| facts.log_start.get());
                 let Some(open) = self.open_part(id) else { return };
-                let altered = open.alter(request.key, request.action, now);
+                let altered = open.alter(request.key, request.action, log_start, now);
                 self.dirty.insert(id);
                 match altered {
                     Ok(altered) => self.hold(ticket, Answer::Altered(altered), BTreeSet::from([id]), out),
@@ -314,7 +315,7 @@ impl<S: Slice> ShareMachine<S> {
                 }
                 (Some(facts), Some(PartState::Open(open))) => (facts, open),
             };
-            if open.out > 0 {
+            if open.in_hands() > 0 {
                 reset.result = Some(Err(AdminError::InUse));
                 continue;
             }

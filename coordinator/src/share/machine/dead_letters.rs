@@ -127,6 +127,9 @@ impl<S: Slice> ShareMachine<S> {
                     Err(_) => self.copy_failed(now, number, DeadLetterTrouble::ReadFailed, out),
                 }
             }
+            Some(Op::Replay { part, generation, key }) => {
+                self.replay_read(now, part, generation, key, result);
+            }
             _ => {}
         }
     }

@@ -26,6 +26,7 @@ impl<S: Slice> ShareMachine<S> {
             // Each share-partition comes first in its turn, so that small fetches of several starve none.
             let (later, first) = dirty.iter().copied().partition::<Vec<u32>, _>(|&part| part <= self.turn);
             for part in first.into_iter().chain(later) {
+                self.tend_replays(part, logs, out);
                 self.match_part(now, part, logs);
                 self.read_ahead(part, logs, out);
                 self.copy_dead_letters(now, part, logs, out);
@@ -54,9 +55,7 @@ impl<S: Slice> ShareMachine<S> {
         let config = Arc::clone(&self.group(part.group).config);
         let partition = part.id;
         let upper = upper(logs, &config, partition);
-        if part.asks.is_empty()
-            || part.open().is_none_or(|open| !open.queue().is_ready() || !open.may_grant(upper))
-        {
+        if part.asks.is_empty() || part.open().is_none_or(|open| !open.is_ready() || !open.may_grant(upper)) {
             return;
         }
         let asks: Vec<u64> = part.asks.iter().copied().filter(|&ask| self.may_take(now, ask)).collect();
@@ -80,8 +79,10 @@ impl<S: Slice> ShareMachine<S> {
                     turn_from: claims.map_or(KeyHash(0), |claims| claims.1),
                     budget: ask.budget,
                     cursor: Cursor::default(),
+                    delivery: None,
                     lock: None,
                     picks: Vec::new(),
+                    replayed: Vec::new(),
                 }
             })
             .collect();
@@ -102,9 +103,8 @@ impl<S: Slice> ShareMachine<S> {
             {
                 self.looked(member, partition, bidder.turn_from);
             }
-            if let Some(lock) = bidder.lock {
+            if let Some(delivery) = bidder.delivery {
                 granted = true;
-                let delivery = open_delivery(self.parts.get(&number), lock);
                 if let Some(state) = self.asks.get_mut(&ask) {
                     state.budget = bidder.budget;
                     state.grants.insert(number, (delivery, bidder.picks));
@@ -212,7 +212,13 @@ impl<S: Slice> ShareMachine<S> {
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
-        let Some(Op::Scan(number, generation)) = self.ops.remove(&op) else { return };
+        let (number, generation) = match self.ops.remove(&op) {
+            Some(Op::Scan(number, generation)) => (number, generation),
+            Some(Op::Replay { part, generation, key }) => {
+                return self.replay_scanned(now, part, generation, key, result);
+            }
+            _ => return,
+        };
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
             return;
         };
@@ -249,7 +255,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Looks at a share-partition again in a while, or when its first lock or wait ends.
-    fn scan_later(&mut self, now: Now, number: u32) {
+    pub(super) fn scan_later(&mut self, now: Now, number: u32) {
         let own = self.parts.get(&number).and_then(Part::open).and_then(SharePartition::next_deadline);
         let retry = now.mono + SCAN_RETRY;
         self.timers.set(Timer::Part(number), Some(own.map_or(retry, |own| own.min(retry))));
@@ -330,7 +336,3 @@ impl<S: Slice> ShareMachine<S> {
 
 /// A scan that failed is tried again after this long.
 const SCAN_RETRY: Micros = Micros(1_000_000);
-
-fn open_delivery(part: Option<&Part>, lock: u32) -> u64 {
-    part.and_then(Part::open).map_or(0, |open| open.delivery_of(lock))
-}
