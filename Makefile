@@ -35,7 +35,7 @@ test-mixed: ## the mixed-client key-order test, with and without a crash of the 
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
 
 test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
-	SLUICE_SIM_SEEDS=$(or $(SEEDS),1000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test -p sluice-integration-tests \
+	SLUICE_SIM_SEEDS=$(or $(SEEDS),10000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test --profile sim -p sluice-integration-tests \
 	  --test sim_smoke --test sim_determinism --test sim_checks_itself -- --nocapture
 
 test-sim-storage: ## the simulation of storage alone over SEEDS seeds from FROM on, or one SEED with its whole trace

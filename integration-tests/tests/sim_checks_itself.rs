@@ -25,6 +25,12 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::EventsFaked => &[Rule::Forgotten, Rule::Exclusive, Rule::Order, Rule::Redelivery],
         Breakage::CountTooHigh => &[Rule::Redelivery],
         Breakage::WrongData => &[Rule::Content],
+        Breakage::EventsLate => &[Rule::Forgotten, Rule::Exclusive, Rule::Order, Rule::Redelivery],
+        Breakage::LeaveForgotten | Breakage::WakeUpDropped => &[Rule::WakeUp],
+        Breakage::OrderForgotten => &[Rule::Order, Rule::Exclusive],
+        Breakage::LetterSyncFaked => &[Rule::Lost, Rule::Order],
+        Breakage::StopsForgotten => &[Rule::Parked, Rule::DeadLetter],
+        Breakage::RecallForgotten => &[Rule::Exclusive, Rule::Redelivery, Rule::Limit],
     }
 }
 
