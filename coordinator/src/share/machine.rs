@@ -14,6 +14,7 @@ mod facts;
 mod load;
 mod requests;
 mod round;
+mod spill;
 mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
+use super::recovery::Recovery;
+use super::spill::LookUp;
 use super::{ShareConfig, ShareCounters, ShareLimits};
 use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
 use crate::io::{Completion, OpId, ShareStateId, Slice};
@@ -80,8 +83,16 @@ pub struct SharePartitionView {
     pub ready: usize,
     /// Keys with records in members' hands.
     pub leased_keys: usize,
-    /// Records that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
+    /// Keys that wait for a retry, those included that rest in pages of the share state.
+    pub waiting_keys: usize,
+    /// Of these, those that rest in pages.
+    pub resting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Why it grants less than the log holds, where a bound is the reason.
     pub bound: Option<Bound>,
     /// About how many bytes of memory it takes.
@@ -109,8 +120,14 @@ pub struct ShareGroupView {
     pub ready: usize,
     /// Keys that are leased to a member.
     pub leased_keys: usize,
-    /// Keys that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
+    /// Keys that wait for a retry, in memory or in pages of the share state.
+    pub waiting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Memory, about, in bytes.
     pub heap_bytes: u64,
     /// What happened since each came into memory.
@@ -177,6 +194,8 @@ struct Part {
     /// Members whose session names it.
     interested: BTreeSet<u32>,
     scanning: bool,
+    /// Look-ups of keys under way.
+    look_ups: usize,
     /// The append under way.
     flushing: Option<Flushing>,
     /// Appends that failed since the last one that did not.
@@ -205,6 +224,8 @@ enum PartState {
     Broken(BTreeMap<u64, Survivor>),
     /// Its state is being read; locks that members know of, where it was in memory before.
     Opening(Option<BTreeMap<u64, Survivor>>),
+    /// As opening: its pages are being read.
+    Loading(Box<Recovery>, Option<BTreeMap<u64, Survivor>>),
     /// A new one: where it starts is being looked up.
     Starting,
     Open(Box<SharePartition>),
@@ -251,11 +272,33 @@ enum Patience {
 enum Op {
     Open(u32, u32),
     Start(u32, u32),
+    /// Pages of a share-partition that is being loaded.
+    LoadPages(u32, u32),
     Scan(u32, u32),
-    Flush { part: u32, generation: u32, snapshot_bytes: Option<u64> },
+    Find {
+        part: u32,
+        generation: u32,
+        look_up: LookUp,
+    },
+    Page {
+        part: u32,
+        generation: u32,
+        page: u64,
+    },
+    Flush {
+        part: u32,
+        generation: u32,
+        snapshot_bytes: Option<u64>,
+    },
     Sync,
-    Build { answer: u64, parts: Vec<usize> },
-    Delete { ticket: Ticket, group: Arc<str> },
+    Build {
+        answer: u64,
+        parts: Vec<usize>,
+    },
+    Delete {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
     States(u64),
 }
 
@@ -322,6 +365,8 @@ impl<S: Slice> ShareMachine<S> {
             Completion::ShareStateOpened(op, result) => self.state_opened(now, op, result, logs, out),
             Completion::OffsetFound(op, result) => self.start_found(now, op, result, logs),
             Completion::Scanned(op, result) => self.scan_done(now, op, result, logs),
+            Completion::KeyFound(op, result) => self.key_found(now, op, result, logs),
+            Completion::PagesRead(op, result) => self.pages_read(now, op, result, logs, out),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
             Completion::Synced(op, _) => self.synced(op),
             Completion::Built(op, results) => self.built(now, op, results, out),
@@ -330,9 +375,7 @@ impl<S: Slice> ShareMachine<S> {
             Completion::Appended(..)
             | Completion::Read(..)
             | Completion::RecordsDeleted(..)
-            | Completion::Loaded(..)
-            | Completion::KeyFound(..)
-            | Completion::PagesRead(..) => {}
+            | Completion::Loaded(..) => {}
         }
     }
 
@@ -362,6 +405,10 @@ impl<S: Slice> ShareMachine<S> {
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
+            waiting_keys: part.stuck_keys(),
+            resting_keys: part.resting_keys(),
+            spilled_keys: part.queue().spans().len(),
+            spilled: part.queue().spans().records(),
             bound: if part.locks_are_full() { Some(Bound::RecordLocks) } else { part.scan_bound() },
             heap_bytes: part.heap_bytes(),
             counters: part.counters,
@@ -386,6 +433,9 @@ impl<S: Slice> ShareMachine<S> {
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
                 view.delayed += open.waits.len();
+                view.waiting_keys += open.stuck_keys();
+                view.spilled_keys += open.queue().spans().len();
+                view.spilled += open.queue().spans().records();
                 view.heap_bytes += open.heap_bytes();
                 view.counters.add(&open.counters);
             }
@@ -408,7 +458,7 @@ impl<S: Slice> ShareMachine<S> {
         let part =
             self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
         let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
-        open.is_some_and(|open| offset.get() >= open.window.scan() || open.window.get(offset.get()).is_some())
+        open.is_some_and(|open| open.window.is_unsettled(offset.get()))
     }
 
     fn next_number(&mut self) -> u64 {

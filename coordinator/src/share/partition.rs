@@ -16,22 +16,36 @@ use records::ids::KeyHash;
 use super::event::{Event, Settlement, Wait};
 use super::holders::{Holders, Lock};
 use super::key_queue::KeyQueue;
+use super::limits::WindowLimits;
+use super::page_table::PageTable;
 use super::recorder::{Change, Recorder};
 use super::retry;
 use super::window::{NO_LOCK, NONE, RecordState, Slot, Window};
 use super::{ShareConfig, ShareCounters, ShareOrder};
 use crate::time::{Micros, Mono, Now};
 
+/// About what a wait costs, and what a record in a member's hands costs beside its slot; measured by
+/// `benches/tests/share_memory.rs`.
+const WAIT_BYTES: u64 = 80;
+const OUT_BYTES: u64 = 48;
+
 /// A share-partition in memory.
 #[derive(Debug)]
 pub(crate) struct SharePartition {
     pub(super) config: Arc<ShareConfig>,
+    pub(super) limits: Arc<WindowLimits>,
     pub(super) window: Window,
     pub(super) holders: Holders,
     pub(super) queue: KeyQueue,
     /// Delayed records: the stored wait and its end on the monotonic clock.
     pub(super) waits: BTreeMap<i64, (Wait, Mono)>,
     wait_ends: BTreeSet<(Mono, i64)>,
+    /// Delayed records without a key.
+    pub(super) keyless_waits: usize,
+    /// What is not in memory.
+    pub(super) pages: PageTable,
+    /// Nothing goes to pages before this.
+    pub(super) page_out_from: Mono,
     /// Records in members' hands.
     pub(super) out: usize,
     /// After a restart nothing is granted before the scan has come here: an earlier record of a key might be in
@@ -43,14 +57,18 @@ pub(crate) struct SharePartition {
 
 impl SharePartition {
     /// An empty one; its start offset comes with [`Event::Started`].
-    pub(crate) fn new(config: Arc<ShareConfig>) -> Self {
+    pub(crate) fn new(config: Arc<ShareConfig>, limits: Arc<WindowLimits>) -> Self {
         Self {
             config,
+            limits,
             window: Window::default(),
             holders: Holders::default(),
             queue: KeyQueue::default(),
             waits: BTreeMap::new(),
             wait_ends: BTreeSet::new(),
+            keyless_waits: 0,
+            pages: PageTable::default(),
+            page_out_from: Mono(0),
             out: 0,
             recovery_until: 0,
             recorder: Recorder::default(),
@@ -62,7 +80,14 @@ impl SharePartition {
     pub(crate) fn apply(&mut self, event: &Event, now: Now) {
         match event {
             Event::Started(at) => {
-                *self = Self { counters: self.counters, ..Self::new(Arc::clone(&self.config)) };
+                let (window, mut pages) = (std::mem::take(&mut self.window), std::mem::take(&mut self.pages));
+                // Stored pages stay known until a snapshot says that they are not needed.
+                pages.clear();
+                // Numbers of look-ups under way must not come again.
+                self.queue.spans_mut().clear();
+                let mut new = Self::new(Arc::clone(&self.config), Arc::clone(&self.limits));
+                std::mem::swap(new.queue.spans_mut(), self.queue.spans_mut());
+                *self = Self { counters: self.counters, window, pages, ..new };
                 self.window.reset(*at);
             }
             Event::Granted { member, delivery, numbered, wall_ms, lock_ms, ranges } => {
@@ -81,7 +106,7 @@ impl SharePartition {
                 // A grant names every record: its ranges are no wider than the answer was.
                 for &(first, last) in ranges {
                     for offset in first..=last {
-                        if offset >= self.window.start() && !self.window.settled().contains(offset) {
+                        if self.window.is_unsettled(offset) {
                             self.hold(offset, lock);
                         }
                     }
@@ -114,6 +139,10 @@ impl SharePartition {
                 }
             }
             Event::LogStarted(at) => self.drop_below(*at),
+            Event::Refilled { key, next, records } => {
+                self.refill(*key, *next, records, records.len() as u64);
+            }
+            Event::Unpaged { page, resting } => self.unpage(*page, resting, now),
         }
     }
 
@@ -136,7 +165,9 @@ impl SharePartition {
     /// The log begins at `at` now: what lies before is lost to retention, or was deleted.
     pub(crate) fn log_started(&mut self, at: i64) {
         if at > self.window.start() {
-            self.counters.left_log += self.window.range(self.window.start(), at - 1).count() as u64;
+            let known = at.min(self.window.scan());
+            let lost = self.window.unsettled_in(self.window.start(), known - 1).unsigned_abs();
+            self.counters.left_log += lost + self.window.range(known, at - 1).count() as u64;
             self.drop_below(at);
             self.recorder.event(&Event::LogStarted(at));
         }
@@ -152,10 +183,23 @@ impl SharePartition {
     }
 
     /// The next moment at which something happens by itself.
-    pub(crate) fn next_deadline(&self) -> Option<Mono> {
+    pub(crate) fn next_deadline(&self, now: Now) -> Option<Mono> {
         let lock = self.holders.first_end().map(|end| end.0);
         let wait = self.wait_ends.first().map(|end| end.0);
-        lock.into_iter().chain(wait).min()
+        lock.into_iter().chain(wait).chain(self.next_page_due(now)).min()
+    }
+
+    /// When the last wait in memory ends.
+    pub(super) fn last_wait_end(&self) -> Option<Mono> {
+        self.wait_ends.last().map(|end| end.0)
+    }
+
+    /// Records whose waits end last, and not before `from`, ascending; at most `max`.
+    pub(super) fn longest_waits(&self, from: Mono, max: usize) -> Vec<i64> {
+        let longest = self.wait_ends.range((from, i64::MIN)..).rev().take(max);
+        let mut offsets: Vec<i64> = longest.map(|end| end.1).collect();
+        offsets.reverse();
+        offsets
     }
 
     /// The first wait that is over.
@@ -170,16 +214,14 @@ impl SharePartition {
 
     /// Offsets at or above the start offset that are not settled, up to `end`.
     pub(crate) fn lag(&self, end: i64) -> i64 {
-        let scan = self.window.scan();
-        let ahead = self.window.range(scan, i64::MAX).count();
-        let settled = self.window.settled().runs_from(scan).into_iter();
-        let settled: i64 = settled.map(|(first, last)| (last.min(end - 1) - first + 1).max(0)).sum();
-        (end - scan - settled).max(0) + i64::try_from(self.window.len() - ahead).unwrap_or(i64::MAX)
+        self.window.unsettled_in(self.window.start(), end - 1)
     }
 
     /// About how many bytes of memory it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        self.window.heap_bytes() + self.queue.heap_bytes()
+        let waits = self.waits.len() as u64 * WAIT_BYTES;
+        let out = self.out as u64 * OUT_BYTES;
+        self.window.heap_bytes() + self.queue.heap_bytes() + self.pages.heap_bytes() + waits + out
     }
 
     fn offsets(&self, first: i64, last: i64) -> Vec<i64> {
@@ -273,15 +315,27 @@ impl SharePartition {
     }
 
     pub(super) fn insert_wait(&mut self, offset: i64, wait: Wait, end: Mono) {
+        self.forget_wait(offset);
+        self.keyless_waits += usize::from(self.waits_without_key(offset));
         self.waits.insert(offset, (wait, end));
         self.wait_ends.insert((end, offset));
     }
 
+    /// A record does not wait any more. What it waited for, if it did.
+    pub(super) fn forget_wait(&mut self, offset: i64) -> Option<(Wait, Mono)> {
+        let (wait, end) = self.waits.remove(&offset)?;
+        self.wait_ends.remove(&(end, offset));
+        self.keyless_waits -= usize::from(self.waits_without_key(offset));
+        Some((wait, end))
+    }
+
+    fn waits_without_key(&self, offset: i64) -> bool {
+        self.window.get(offset).is_none_or(|slot| slot.key.is_none())
+    }
+
     /// A wait is over.
     pub(super) fn end_wait(&mut self, offset: i64) {
-        if let Some((_, end)) = self.waits.remove(&offset) {
-            self.wait_ends.remove(&(end, offset));
-        }
+        self.forget_wait(offset);
         let Some(slot) = self.window.get_mut(offset) else { return };
         if slot.state == RecordState::Delayed {
             slot.state = RecordState::Queued;
@@ -306,6 +360,8 @@ impl SharePartition {
             self.window.settle(offset);
         }
         self.window.start_at(at);
+        self.shrink_spilled(at);
+        self.settle_unslotted();
     }
 
     /// Out of its holder's hands, and not yet anywhere else.
@@ -328,9 +384,7 @@ impl SharePartition {
 
     /// Out of the queue, its wait forgotten.
     fn unqueue(&mut self, offset: i64, slot: &Slot) {
-        if let Some((_, end)) = self.waits.remove(&offset) {
-            self.wait_ends.remove(&(end, offset));
-        }
+        self.forget_wait(offset);
         if slot.scanned {
             match self.key_of(slot) {
                 Some(key) => self.queue.remove(&mut self.window, key, offset),
@@ -341,7 +395,7 @@ impl SharePartition {
 
     /// Sorts every record of the window into the queues anew.
     fn rebuild_queues(&mut self) {
-        self.queue = KeyQueue::default();
+        self.queue.clear();
         let slots: Vec<(i64, Slot)> =
             self.window.slots().filter(|(_, slot)| slot.scanned).map(|(at, slot)| (at, *slot)).collect();
         for (offset, slot) in slots {
@@ -351,6 +405,14 @@ impl SharePartition {
             } else {
                 self.enqueue(offset, &slot);
             }
+        }
+        self.queue_spans();
+    }
+
+    /// With key order every key with a span has a queue.
+    pub(super) fn queue_spans(&mut self) {
+        if self.config.order == ShareOrder::Key {
+            self.queue.queue_spans(&self.window);
         }
     }
 

@@ -56,10 +56,20 @@ pub struct Log {
     pub rotten: Vec<(i64, i64)>,
 }
 
+impl Log {
+    /// The batches that end at or behind this offset.
+    pub(crate) fn batches_from(&self, offset: i64) -> impl Iterator<Item = &Batch> {
+        self.batches[self.batches.partition_point(|batch| batch.last < offset)..].iter()
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Stored {
     pub(crate) snapshot: Option<Bytes>,
     pub(crate) events: Vec<Bytes>,
+    pub(crate) event_bytes: u64,
+    /// The pages that the snapshot names.
+    pub(crate) pages: BTreeMap<u64, Bytes>,
 }
 
 /// A granted range: first, last, delivery count.
@@ -89,8 +99,18 @@ pub struct World {
     /// What is stored of offsets from here on is void: the log was cut here.
     pub void_from: i64,
     pub scans: usize,
+    /// Bytes of the batches that scans told of.
+    pub scanned_bytes: u64,
+    /// The lowest offset from which a scan began.
+    pub scan_low: i64,
     pub syncs: usize,
     pub snapshots: usize,
+    /// Searches for keys.
+    pub finds: usize,
+    /// Records that one search for a key looks through.
+    pub find_records_max: usize,
+    pub pages_written: usize,
+    pub pages_read: usize,
     epochs: BTreeMap<String, i32>,
     pub connections: BTreeMap<String, ConnectionId>,
     pub deliveries: BTreeMap<(String, i64), DeliveryNumber>,
@@ -190,8 +210,14 @@ impl World {
             unreadable: false,
             void_from: i64::MAX,
             scans: 0,
+            scanned_bytes: 0,
+            scan_low: i64::MAX,
             syncs: 0,
             snapshots: 0,
+            finds: 0,
+            find_records_max: 100_000,
+            pages_written: 0,
+            pages_read: 0,
             epochs: BTreeMap::new(),
             connections: BTreeMap::new(),
             deliveries: BTreeMap::new(),
@@ -529,6 +555,28 @@ impl World {
         self.replies.clear();
         self.connections.clear();
         self.configure();
+    }
+
+    /// The scan offset of the snapshot that is stored.
+    pub fn snapshot_scan(&self) -> i64 {
+        let snapshot =
+            self.stored[&(group(), partition(0))].snapshot.clone().expect("a snapshot was written");
+        let mut numbers = snapshot[1..].iter();
+        let mut number = || {
+            let mut shift = 0;
+            let bytes = numbers.by_ref();
+            let mut sum = 0;
+            for byte in bytes {
+                sum |= i64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if *byte < 0x80 {
+                    break;
+                }
+            }
+            sum
+        };
+        number();
+        number()
     }
 
     pub fn view(&self) -> SharePartitionView {

@@ -11,4 +11,7 @@ mod members;
 mod model;
 mod recall;
 mod redelivery;
+mod scale;
+mod stuck_key;
+mod waiting_keys;
 mod wakeups;
