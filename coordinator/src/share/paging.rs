@@ -43,7 +43,7 @@ impl SharePartition {
 
     /// Waits that end before stay in memory: they would be back at once.
     fn pages_from(&self, now: Now) -> Mono {
-        now.mono + Micros::from_ms(2 * self.limits.page_lead_ms)
+        now.mono + Micros::from_ms(2 * self.limits.page_lead_ms + 1)
     }
 
     /// Brings the longest waits out of memory, half of them: new pages.
@@ -174,6 +174,10 @@ impl SharePartition {
         }
         self.unpage(id, &resting, now);
         self.note_event(&Event::Unpaged { page: id, resting });
+        // Else what is due might go out of memory again before its timer comes.
+        while let Some(offset) = self.wait_over(now.mono) {
+            self.end_wait(offset);
+        }
         Ok(())
     }
 

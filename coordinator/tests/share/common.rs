@@ -528,7 +528,10 @@ impl World {
     /// Lets time pass, stopping at every deadline on the way.
     pub fn pass_ms(&mut self, ms: i64) {
         let end = self.now.mono + Micros::from_ms(ms);
+        let mut ticks = 0;
         while let Some(next) = self.machine.next_deadline().filter(|&next| next <= end) {
+            ticks += 1;
+            assert!(ticks < 100_000, "the clock stands still at {next:?}");
             self.to(next);
             self.machine.tick(self.now, &self.table, &mut self.out);
             self.settle();

@@ -15,7 +15,8 @@ use crate::common::{Data, World, group};
 impl World {
     /// Runs rounds until nothing moves.
     pub(crate) fn settle(&mut self) {
-        loop {
+        for round in 0.. {
+            assert!(round < 1_000_000, "it never ends");
             self.machine.tick(self.now, &self.table, &mut self.out);
             self.machine.finish_round(self.now, &self.table, &mut self.out);
             let mut written = Vec::new();

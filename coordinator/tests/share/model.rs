@@ -537,8 +537,10 @@ impl Run {
         }
         self.works.clear();
         self.numbered = [false; 3];
-        let mut idle = 0;
+        let (mut idle, mut rounds) = (0, 0);
         while idle < 3 {
+            rounds += 1;
+            assert!(rounds < 1_000, "it never ends: {:?}, held {:?}", self.world.view(), self.who_holds());
             self.world.pass_ms(120_000);
             self.fetch(0, 50, i32::MAX);
             let held: BTreeSet<i64> = self.who_holds().into_keys().collect();
