@@ -196,7 +196,8 @@ pub enum Submission {
         op: OpId,
         /// Which state.
         state: ShareStateId,
-        /// Which pages: of the last snapshot that was written, at most [`PAGES_READ_MAX`].
+        /// Which pages: of the last snapshot that was written, at most [`PAGES_READ_MAX`]. None of them may be dropped
+        /// before this is answered.
         pages: Vec<u64>,
     },
     /// Delete a share-partition's state (`partition` given) or all of a group; → [`Completion::ShareStateDeleted`].
@@ -483,8 +484,9 @@ pub struct ScannedRecord {
 /// What a search for the records of a key found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyFound {
-    /// Records of that key for consumers, in offset order: no markers, nothing that left the log or is damaged, and none
-    /// of an aborted transaction where those were to be left out. Their sizes may be estimates.
+    /// Records of that key for consumers, in offset order: no markers, nothing that left the log, and none of an aborted
+    /// transaction where those were to be left out. What is damaged has no key, but where nobody has noticed that so far:
+    /// then a build tells of it. Their sizes may be estimates.
     pub records: Vec<ScannedRecord>,
     /// Everything below it is told; `upper` when the search is through, or the log's end where that is below it. One
     /// search is bounded work, so it may end before, with fewer than were asked for and even none: ask from here on.

@@ -159,6 +159,10 @@ impl<S: Slice> ShareMachine<S> {
         for ticket in unwritten {
             fetching.extend(self.answer_left(now, ticket, false).map(|unwritten| unwritten.member));
         }
+        // It is the broker that goes, and no lease ends with it: after its start each stands as if lost just then (O4).
+        if self.stopping {
+            return;
+        }
         for member in members {
             self.fading.insert(member);
             let config = self.config(self.members[&member].group);
