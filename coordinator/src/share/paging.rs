@@ -99,8 +99,13 @@ impl SharePartition {
             return Some(Resting { key: None, records, later: None });
         };
         let queued = self.queue.at_rest(&self.window, key)?;
-        let rests =
-            |&at: &i64| matches!(self.window.slot(at).state, RecordState::Queued | RecordState::Delayed);
+        // A wait that ends soon would bring all of them back at once.
+        let from = self.pages_from(now);
+        let rests = |at: &i64| match self.window.slot(*at).state {
+            RecordState::Queued => true,
+            RecordState::Delayed => self.waits.get(at).is_some_and(|wait| wait.1 >= from),
+            _ => false,
+        };
         if !queued.iter().all(rests) {
             return None;
         }

@@ -67,9 +67,9 @@ impl Settled {
             let chunk = self.chunks.entry(number).or_insert_with(Chunk::empty);
             let before = chunk.bytes() as u64;
             if chunk.insert(within(from), within(end)) {
-                self.bytes = self.bytes + chunk.bytes() as u64 - before;
                 self.stale.extend(chunk.page.take());
             }
+            self.bytes = self.bytes + chunk.bytes() as u64 - before;
             from = end + 1;
         }
     }
