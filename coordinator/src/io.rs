@@ -82,6 +82,14 @@ pub enum Submission {
         /// Which.
         partition: PartitionId,
     },
+    /// The same whatever the topic's flush policy says, and not shared: something is given up for what was appended; →
+    /// [`Completion::Synced`].
+    SyncNow {
+        /// Names it.
+        op: OpId,
+        /// Which.
+        partition: PartitionId,
+    },
     /// Find the bytes of a fetch; → [`Completion::Read`].
     Read {
         /// Names it.
@@ -148,6 +156,24 @@ pub enum Submission {
         committed: bool,
         /// At most this many, and never more than [`KEY_FOUND_MAX`].
         max: u32,
+    },
+    /// Read single records whole; → [`Completion::RecordsRead`].
+    ReadRecords {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// Which, ascending; at most [`READ_RECORDS_MAX`].
+        offsets: Vec<Offset>,
+        /// About this many bytes of keys and values; the first record is read whatever its size.
+        bytes_max: u64,
+    },
+    /// What retention takes next of a log, and when; → [`Completion::RetentionFound`].
+    NextRetention {
+        /// Names it.
+        op: OpId,
+        /// Which.
+        partition: PartitionId,
     },
     /// Build the record data of a share answer; → [`Completion::Built`].
     Build {
@@ -274,7 +300,7 @@ pub struct FoundRecord {
 pub enum Completion<S> {
     /// Of [`Submission::Append`].
     Appended(OpId, Result<Appended, AppendError>),
-    /// Of [`Submission::Sync`]: durable to the end at which it was taken.
+    /// Of [`Submission::Sync`] and [`Submission::SyncNow`]: durable to the end at which it was taken.
     Synced(OpId, Result<(), IoError>),
     /// Of [`Submission::Read`]: one result a part, in order.
     Read(OpId, Vec<Result<FoundBatches<S>, IoError>>),
@@ -288,6 +314,10 @@ pub enum Completion<S> {
     Scanned(OpId, Result<Scanned, IoError>),
     /// Of [`Submission::FindKey`].
     KeyFound(OpId, Result<KeyFound, IoError>),
+    /// Of [`Submission::ReadRecords`]: the first of them, in order, as many as the limit allows.
+    RecordsRead(OpId, Result<Vec<ReadRecord>, IoError>),
+    /// Of [`Submission::NextRetention`]: `None` where nothing will be taken for its age, or for the log's size.
+    RetentionFound(OpId, Result<Option<RetentionDue>, IoError>),
     /// Of [`Submission::Build`]: one result a part, in order.
     Built(OpId, Vec<Result<S, BuildError>>),
     /// Of [`Submission::OpenShareState`].
@@ -316,6 +346,8 @@ impl<S> Completion<S> {
             | Self::Loaded(op, _)
             | Self::Scanned(op, _)
             | Self::KeyFound(op, _)
+            | Self::RecordsRead(op, _)
+            | Self::RetentionFound(op, _)
             | Self::Built(op, _)
             | Self::ShareStateOpened(op, _)
             | Self::EventsAppended(op, _)
@@ -333,12 +365,15 @@ impl Submission {
         match self {
             Self::Append { op, .. }
             | Self::Sync { op, .. }
+            | Self::SyncNow { op, .. }
             | Self::Read { op, .. }
             | Self::FindOffset { op, .. }
             | Self::DeleteRecords { op, .. }
             | Self::Load { op, .. }
             | Self::Scan { op, .. }
             | Self::FindKey { op, .. }
+            | Self::ReadRecords { op, .. }
+            | Self::NextRetention { op, .. }
             | Self::Build { op, .. }
             | Self::OpenShareState { op, .. }
             | Self::AppendEvents { op, .. }
@@ -491,6 +526,40 @@ pub struct KeyFound {
     /// Everything below it is told; `upper` when the search is through, or the log's end where that is below it. One
     /// search is bounded work, so it may end before, with fewer than were asked for and even none: ask from here on.
     pub next: Offset,
+}
+
+/// Records that one [`Submission::ReadRecords`] may name.
+pub const READ_RECORDS_MAX: usize = 256;
+
+/// One record that was read, or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRecord {
+    /// Its offset.
+    pub offset: Offset,
+    /// `None`: it has left the log, or its stored batch cannot be read.
+    pub record: Option<WholeRecord>,
+}
+
+/// A record's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeRecord {
+    /// Its timestamp, milliseconds.
+    pub timestamp: i64,
+    /// Its key.
+    pub key: Option<Bytes>,
+    /// Its value.
+    pub value: Option<Bytes>,
+}
+
+/// What retention takes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionDue {
+    /// Everything below this offset.
+    pub until: Offset,
+    /// Not before then, milliseconds since the epoch.
+    pub at_ms: i64,
+    /// How long the log keeps its records, milliseconds; 0 where its size is the reason.
+    pub length_ms: i64,
 }
 
 /// Why the data of a share answer could not be built.

@@ -35,6 +35,7 @@ mod retired;
 mod scan;
 mod segment;
 mod select;
+mod single;
 mod strays;
 #[cfg(test)]
 mod testing;
@@ -51,12 +52,13 @@ pub use key_index::{
     KeyFilter, KeyHashes, KeyIndexFacts, KeyIndexStep, KeyJob, KeyJobDone, KeyMatches, KeyRecords, KeyWork,
     KeyedRecord, LastKeyMatch, keyless_place,
 };
-pub use log::{Appended, LogFacts, LogSlice, Origin, TimedOffset};
+pub use log::{Appended, LogFacts, LogSlice, Origin, RetentionDue, TimedOffset};
 pub use logs::{Logs, PartitionToOpen};
 pub use metadata::{Boot, Configs, Metadata, TopicMetadata};
 pub use options::{CleanerOptions, FlushPolicy, LogConfig, Options};
 pub use overview::{LogView, Overview, RecoveryFacts};
 pub use retired::RemoveJob;
 pub use scan::{Scan, ScannedBatch, ScannedKind, ScannedRecord};
+pub use single::OwnedRecord;
 pub use strays::FoundPartition;
 pub use transactions::AbortedTransaction;

@@ -20,7 +20,8 @@ use crate::event_log::EventLog;
 use crate::flush::{self, SyncJob, SyncResult};
 use crate::key_index::KeyCache;
 use crate::log::{
-    Appended, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset, stored_topic_id,
+    Appended, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, RetentionDue, TimedOffset,
+    stored_topic_id,
 };
 use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
@@ -504,6 +505,18 @@ impl Logs {
         let mut moved: Vec<PartitionId> = moved.into_iter().map(|(id, _)| id).collect();
         moved.sort_unstable();
         Ok(moved)
+    }
+
+    /// What [`Logs::enforce_retention`] takes next of a log, and when.
+    ///
+    /// # Errors
+    /// Where the partition is not open, or an index cannot be read.
+    pub fn next_retention(
+        &mut self,
+        id: PartitionId,
+        now_ms: i64,
+    ) -> Result<Option<RetentionDue>, StorageError> {
+        self.log_mut(id)?.next_retention(now_ms)
     }
 
     fn retire_below_start(&mut self, id: PartitionId, delay_ms: i64) -> Result<(), StorageError> {

@@ -41,6 +41,13 @@ pub fn serve(submission: Submission, logs: &mut Logs, metadata: &Metadata, now_m
         Submission::FindKey { op, partition, key, from, upper, committed, max } => {
             Completion::KeyFound(op, share::find_key(logs, partition, key, (from, upper), committed, max))
         }
+        Submission::SyncNow { op, partition } => Completion::Synced(op, sync(logs, partition)),
+        Submission::ReadRecords { op, partition, offsets, bytes_max } => {
+            Completion::RecordsRead(op, share::read_records(logs, partition, &offsets, bytes_max))
+        }
+        Submission::NextRetention { op, partition } => {
+            Completion::RetentionFound(op, share::next_retention(logs, partition, now_ms))
+        }
         Submission::Build { op, parts } => Completion::Built(op, share::build(logs, &parts)),
         Submission::OpenShareState { op, group, partition } => {
             Completion::ShareStateOpened(op, share::open(logs, metadata, &group, partition))

@@ -207,6 +207,11 @@ impl Worker {
                 self.inputs.extend(done.into_iter().map(Input::Completion));
                 self.start_sync(job);
             }
+            Output::Submit(Submission::SyncNow { op, partition }) => {
+                let (done, job) = self.flushes.force(&mut self.logs, op, partition);
+                self.inputs.extend(done.into_iter().map(Input::Completion));
+                self.start_sync(job);
+            }
             Output::Submit(submission) => match self.cold_pages(&submission) {
                 Some(places) => {
                     metrics::cold_read();
@@ -221,6 +226,23 @@ impl Worker {
             Output::Reply(ticket, reply) => self.replies.answer(ticket, reply),
             Output::Effect(Effect::CloseConnection(connection)) => self.connections.close(connection),
             Output::Effect(Effect::IndexKeys(partition)) => self.indexing.enable(&mut self.logs, partition),
+            Output::Effect(Effect::RetentionWarning { group, partition, offset, at_ms, left_ms }) => {
+                tracing::warn!(
+                    group = &*group,
+                    partition = self.name(partition),
+                    offset = offset.get(),
+                    at_ms,
+                    left_ms,
+                    "retention takes records soon that this share group has not done; consume them, or keep them longer"
+                );
+            }
+            Output::Effect(Effect::DeadLettersWait { group, partition, trouble }) => {
+                tracing::warn!(
+                    group = &*group,
+                    partition = self.name(partition),
+                    "dead letters wait: {trouble}"
+                );
+            }
             Output::Effect(Effect::GroupDeleted(group)) => {
                 if let Err(error) = self.metadata.remove_group(&group) {
                     tracing::error!("cannot forget the number of a deleted group: {error}");
@@ -260,6 +282,14 @@ impl Worker {
         // What cannot be told of is told when it is read.
         let places = self.logs.page_places(state.partition, state.group, pages).ok()??;
         (!readahead::are_resident(&places)).then_some(places)
+    }
+
+    /// A partition as people name it.
+    fn name(&self, partition: PartitionId) -> String {
+        match self.logs.name(partition) {
+            Some((topic, index)) => format!("{topic}-{index}"),
+            None => format!("{:?}-{}", partition.topic, partition.index),
+        }
     }
 
     /// Syncs what recovery has left to the next sync, without anybody who waits for it.

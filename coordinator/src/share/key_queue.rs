@@ -5,7 +5,7 @@
 //! free, but the record failed often: it goes out now and then while others wait), and `own` (only the member that
 //! holds the key's lease may take). What stands in none of them waits for an event that calls [`KeyQueue::refresh`].
 //! Keyless records, and every record of a group without order, are keys of their own: they stand in `free` or
-//! `tired` by themselves.
+//! `tired` by themselves. A key that was stopped stands in none of them.
 //!
 //! A key that is too long for the window has a span besides: its records behind the queue, which have no slots. A key that
 //! rests in a page of the share state is in the set of those: nothing of it goes out before it has come back.
@@ -13,6 +13,8 @@
 //! Invariants: a key with records out stands in `own` or nowhere. A key whose records out have two holders (the
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled,
 //! or while one is in the key's span.
+
+mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +47,10 @@ pub(crate) struct KeyQueue {
     tired: BTreeSet<i64>,
     own: BTreeSet<(u32, i64)>,
     keyless: BTreeSet<i64>,
+    /// Keys that do not hand out what they have.
+    halted: BTreeMap<KeyHash, Halt>,
+    /// Heads of followed keys with nothing out.
+    following: BTreeSet<i64>,
     loads: BTreeMap<u32, Load>,
     /// Keys (not keyless records) in `free` and `tired`.
     ready_keys: usize,
@@ -66,6 +72,8 @@ impl Default for KeyQueue {
             tired: BTreeSet::new(),
             own: BTreeSet::new(),
             keyless: BTreeSet::new(),
+            halted: BTreeMap::new(),
+            following: BTreeSet::new(),
             loads: BTreeMap::new(),
             ready_keys: 0,
             leased_keys: 0,
@@ -108,6 +116,18 @@ enum Place {
     Free(i64),
     Tired(i64),
     Own(u32, i64),
+    Following(i64),
+}
+
+/// What a key does not hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// Anything.
+    All,
+    /// Anything: it goes to the dead-letter topic.
+    Follows,
+    /// Records from this offset on.
+    From(i64),
 }
 
 /// What a member holds of ordered keys.
@@ -465,6 +485,11 @@ impl KeyQueue {
         self.keys.get(&key).map(|entry| entry.head).filter(|&head| head != NONE)
     }
 
+    /// The first record of `key` that is to be delivered, as far as is known: queued, or in its span.
+    pub(crate) fn first(&self, key: KeyHash) -> Option<i64> {
+        self.head(key).into_iter().chain(self.spans.get(key).map(|span| span.first)).min()
+    }
+
     /// Held records of `key` behind `offset`, ascending.
     pub(crate) fn held_behind(&self, key: KeyHash, offset: i64) -> Vec<i64> {
         let held = self.keys.get(&key).and_then(|entry| entry.out.as_ref()).map_or(&[][..], |out| &out.held);
@@ -472,12 +497,67 @@ impl KeyQueue {
         held[from..].iter().map(|held| held.0).collect()
     }
 
+    /// The first record of `key` in members' hands, and whether it was recalled.
+    pub(crate) fn first_out(&self, key: KeyHash) -> Option<(i64, bool)> {
+        let out = self.keys.get(&key)?.out.as_ref()?;
+        let held = out.held.first().map(|held| (held.0, false));
+        held.into_iter().chain(out.recalled.first().map(|recalled| (recalled.0, true))).min()
+    }
+
+    /// What `key` does not hand out from now on; `None`: it hands out everything.
+    pub(crate) fn halt(&mut self, window: &Window, key: KeyHash, halt: Option<Halt>) {
+        let before = match halt {
+            Some(halt) => self.halted.insert(key, halt),
+            None => self.halted.remove(&key),
+        };
+        if before != halt {
+            self.refresh(window, key);
+        }
+    }
+
+    /// Whether `key` holds back records.
+    pub(crate) fn is_halted(&self, key: KeyHash) -> bool {
+        self.halted.contains_key(&key)
+    }
+
+    /// The oldest record that a followed key has next, with nothing of the key out.
+    pub(crate) fn first_following(&self) -> Option<i64> {
+        self.following.first().copied()
+    }
+
+    /// The first queued record of `key` in front of `offset` that is to be delivered: what was stopped recalls nothing.
+    pub(crate) fn first_waiting(&self, window: &Window, key: KeyHash, offset: i64) -> Option<i64> {
+        let next = |&at: &i64| Some(window.slot(at).next).filter(|&next| next != NONE);
+        std::iter::successors(self.head(key), next)
+            .take_while(|&at| at < offset)
+            .find(|&at| window.slot(at).state != RecordState::Stopped)
+    }
+
+    /// The first queued records of `key` that are not stopped, at most `max`.
+    pub(crate) fn chain(&self, window: &Window, key: KeyHash, max: usize) -> Vec<i64> {
+        let head = self.head(key);
+        let span = self.spans.get(key).map_or(i64::MAX, |span| span.first);
+        let next = |&offset: &i64| Some(window.slot(offset).next).filter(|&next| next != NONE);
+        std::iter::successors(head, next)
+            .take_while(|&offset| window.slot(offset).state != RecordState::Stopped && offset < span)
+            .take(max)
+            .collect()
+    }
+
     /// Something about `key` has changed: finds its place among the ready ones anew.
     pub(crate) fn refresh(&mut self, window: &Window, key: KeyHash) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         let span = if entry.spilled { self.spans.get(key) } else { None };
         let behind = span.map_or(i64::MAX, |span| span.first);
-        let place = if entry.resting { Place::Nowhere } else { place_of(window, entry, &self.loads, behind) };
+        let place = match self.halted.get(&key) {
+            _ if entry.resting => Place::Nowhere,
+            None => place_of(window, entry, &self.loads, behind),
+            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, &self.loads, behind),
+            Some(Halt::Follows) if entry.head < behind && follows_now(window, entry) => {
+                Place::Following(entry.head)
+            }
+            Some(_) => Place::Nowhere,
+        };
         if let Some(span) = span {
             let low = if span.count < LONG_FROM { 1 } else { QUEUED_LOW };
             let passed = entry.head == NONE || behind <= entry.head;
@@ -501,6 +581,9 @@ impl KeyQueue {
                 Place::Own(holder, at) => {
                     self.own.remove(&(holder, at));
                 }
+                Place::Following(at) => {
+                    self.following.remove(&at);
+                }
             }
             match place {
                 Place::Nowhere => {}
@@ -516,6 +599,9 @@ impl KeyQueue {
                 Place::Own(holder, at) => {
                     self.own.insert((holder, at));
                 }
+                Place::Following(at) => {
+                    self.following.insert(at);
+                }
             }
         }
         if entry.head == NONE && entry.out.is_none() && !entry.spilled {
@@ -528,6 +614,11 @@ impl KeyQueue {
         let keyless = self.keyless.len() as u64 * KEYLESS_BYTES;
         self.keys.len() as u64 * KEY_BYTES + keyless + self.spans.heap_bytes() + self.resting.heap_bytes()
     }
+}
+
+/// Whether the next record of a followed key may go to the dead-letter topic.
+fn follows_now(window: &Window, entry: &Key) -> bool {
+    entry.head != NONE && entry.out.is_none() && window.slot(entry.head).state != RecordState::Stopped
 }
 
 /// Where a key stands whose span begins at `span`.

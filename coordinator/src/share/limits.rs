@@ -44,6 +44,14 @@ pub struct WindowLimits {
     pub marks_max: usize,
 }
 
+impl WindowLimits {
+    /// Nothing is cut and nothing leaves memory: for what is small anyway.
+    pub(crate) fn none() -> Self {
+        let some = Self::default();
+        Self { spill_from_parts: 0, waits_max: usize::MAX, chunk_inline_bytes_max: usize::MAX, ..some }
+    }
+}
+
 impl Default for WindowLimits {
     /// Asserted to fit together in [`crate::limits`].
     fn default() -> Self {

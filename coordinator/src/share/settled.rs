@@ -92,10 +92,12 @@ impl Settled {
         }
     }
 
-    /// Nobody asks for offsets below `start` any more: whole chunks of them go.
+    /// Nobody asks for offsets below `start` any more: chunks with no others go.
     pub(crate) fn remove_below(&mut self, start: i64) {
         let number = start.div_euclid(CHUNK);
-        while let Some(first) = self.chunks.first_entry().filter(|first| *first.key() < number) {
+        let is_gone =
+            |at: i64, chunk: &Chunk| at < number || (at == number && chunk.ends_before(within(start)));
+        while let Some(first) = self.chunks.first_entry().filter(|first| is_gone(*first.key(), first.get())) {
             let chunk = first.remove();
             self.bytes -= chunk.bytes() as u64;
             self.stale.extend(chunk.page);
@@ -316,6 +318,16 @@ impl Chunk {
             Form::Bitmap(words) => {
                 words_of(first, last).map(|(word, mask)| (words[word] & mask).count_ones()).sum()
             }
+        }
+    }
+
+    /// Whether there is nothing in it from `at` on.
+    fn ends_before(&self, at: u16) -> bool {
+        match &self.form {
+            Form::All => false,
+            Form::Runs(runs) => runs.last().is_none_or(|run| run.1 < at),
+            Form::Array(array) => array.last().is_none_or(|&last| last < at),
+            Form::Bitmap(words) => words_of(at, u16::MAX).all(|(word, mask)| words[word] & mask == 0),
         }
     }
 

@@ -6,15 +6,20 @@
 //! leave memory with it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use records::ids::KeyHash;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::event::Wait;
+use super::event::{Wait, offsets_of};
 use super::holders::Lock;
+use super::limits::WindowLimits;
 use super::partition::{SharePartition, unscanned};
+use super::recorder::ranges_of;
+use super::replay::Replay;
 use super::settled::StoredChunk;
+use super::stops::Stops;
 use super::window::RecordState;
 use crate::io::PAGES_WRITTEN_MAX;
 use crate::time::Now;
@@ -90,6 +95,18 @@ impl SharePartition {
             writer.number(span.count);
         }
         self.write_slots(&mut writer);
+        self.stops.write(&mut writer);
+        writer.number(self.replays.len() as u64);
+        for (key, replay) in &mut self.replays {
+            writer.fixed(key.0);
+            writer.signed(replay.to);
+            writer.byte(u8::from(replay.only.is_some()));
+            if let Some(only) = &replay.only {
+                writer.ranges(&ranges_of(only));
+            }
+            // It has no pages: nothing of it is ever anywhere else.
+            writer.bytes(&replay.part.snapshot(now).bytes);
+        }
         let mut dropped = self.window.settled_mut().take_stale();
         dropped.extend(self.pages.take_dropped());
         Snapshot { bytes: writer.0.into(), pages, dropped }
@@ -138,7 +155,8 @@ impl SharePartition {
             writer.signed(offset - behind);
             behind = offset + 1;
             let state = match slot.state {
-                RecordState::Queued => 0,
+                // What stopped a record follows behind the records.
+                RecordState::Queued | RecordState::Stopped => 0,
                 RecordState::Delayed => 1,
                 RecordState::Held => 2,
                 RecordState::Recalled => 3,
@@ -225,6 +243,7 @@ impl SharePartition {
             }
         }
         self.restore_slots(&mut reader, start, end, now)?;
+        self.restore_stops(&mut reader, end, now)?;
         self.queue_spans();
         self.settle_unslotted();
         if reader.0.is_empty() { Ok(()) } else { Err(DecodeError) }
@@ -291,6 +310,32 @@ impl SharePartition {
             }
         }
         locks.into_iter().for_each(|lock| self.holders.drop_empty(lock));
+        Ok(())
+    }
+
+    /// What stopped records and keys; a snapshot of before there was such a thing ends here.
+    fn restore_stops(&mut self, reader: &mut Reader<'_>, end: i64, now: Now) -> Result<(), DecodeError> {
+        if reader.0.is_empty() {
+            return Ok(());
+        }
+        let (stops, records) = Stops::read(reader, end)?;
+        let keys: Vec<_> = stops.keys().map(|(key, &stop)| (key, stop)).collect();
+        self.stops = stops;
+        for (key, stop) in keys {
+            self.stop_key(key, stop);
+        }
+        for (offset, stop) in records {
+            self.stop_record(offset, stop, false);
+        }
+        for _ in 0..reader.small()? {
+            let (key, to) = (KeyHash(reader.fixed()?), reader.signed()?);
+            let only = if reader.byte()? == 0 { None } else { Some(offsets_of(&reader.ranges()?)?) };
+            let mut part = Self::new(self.replay_config(), Arc::new(WindowLimits::none()));
+            let snapshot = reader.bytes()?;
+            let manifest = part.restore_window(snapshot, end)?;
+            part.restore_records(snapshot, &manifest, end, now)?;
+            self.insert_replay(key, Replay::restored(part, to.min(end - 1), only));
+        }
         Ok(())
     }
 }

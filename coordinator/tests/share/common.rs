@@ -11,9 +11,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coordinator::command::{
     AckRange, ConnectionId, DeliveryNumber, Fact, KeyShareTerms, ShareAcknowledge, ShareFetch,
-    ShareFetchPart, Ticket,
+    ShareFetchPart, Ticket, TopicImage,
 };
-use coordinator::io::{LogFacts, ScannedKind, ScannedRecord, Slice, Submission};
+use coordinator::io::{LogFacts, RetentionDue, ScannedKind, ScannedRecord, Slice, Submission};
 use coordinator::outbox::{LogTable, Outbox};
 use coordinator::reply::{Effect, Reply, ShareAcknowledged, ShareFetched};
 use coordinator::share::{
@@ -63,13 +63,21 @@ impl Log {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Stored {
     pub(crate) snapshot: Option<Bytes>,
     pub(crate) events: Vec<Bytes>,
     pub(crate) event_bytes: u64,
     /// The pages that the snapshot names.
     pub(crate) pages: BTreeMap<u64, Bytes>,
+}
+
+/// Batches that the machine itself appended to a log.
+#[derive(Clone, Default)]
+pub(crate) struct Copies {
+    pub(crate) batches: Vec<Bytes>,
+    /// So many of them are on the disk.
+    pub(crate) synced: usize,
 }
 
 /// A granted range: first, last, delivery count.
@@ -85,6 +93,14 @@ pub struct World {
     pub logs: BTreeMap<PartitionId, Log>,
     pub table: LogTable,
     pub(crate) stored: BTreeMap<(Arc<str>, PartitionId), Stored>,
+    /// The part of it that is on the disk.
+    pub(crate) synced: BTreeMap<(Arc<str>, PartitionId), Stored>,
+    pub(crate) copies: BTreeMap<PartitionId, Copies>,
+    pub topics: TopicImage,
+    /// Appends, or syncs, of copies fail.
+    pub copies_fail: bool,
+    pub copy_syncs_fail: bool,
+    pub retention: Option<RetentionDue>,
     pub(crate) queue: VecDeque<Submission>,
     pub replies: BTreeMap<Ticket, Reply<Data>>,
     pub effects: Vec<Effect>,
@@ -201,6 +217,12 @@ impl World {
             logs: BTreeMap::new(),
             table: LogTable::new(),
             stored: BTreeMap::new(),
+            synced: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            topics: TopicImage::default(),
+            copies_fail: false,
+            copy_syncs_fail: false,
+            retention: None,
             queue: VecDeque::new(),
             replies: BTreeMap::new(),
             effects: Vec::new(),
@@ -557,6 +579,7 @@ impl World {
         self.out = Outbox::default();
         self.replies.clear();
         self.connections.clear();
+        self.tell_topics();
         self.configure();
     }
 
@@ -580,6 +603,20 @@ impl World {
         };
         number();
         number()
+    }
+
+    /// As [`World::restart`], and what was not synced is gone, too.
+    pub fn power_cut(&mut self, down_ms: i64) {
+        self.stored.clone_from(&self.synced);
+        for copies in self.copies.values_mut() {
+            copies.batches.truncate(copies.synced);
+        }
+        self.restart(down_ms);
+    }
+
+    pub(crate) fn tell_topics(&mut self) {
+        let topics = Arc::new(self.topics.clone());
+        self.fact(Fact::Topics(topics));
     }
 
     pub fn view(&self) -> SharePartitionView {

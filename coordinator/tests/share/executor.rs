@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use coordinator::command::{Fact, OffsetQuery};
 use coordinator::io::{
-    BuildError, Completion, EventsAppended, FoundRecord, IoError, KEY_FOUND_MAX, KeyFound, PAGE_BYTES_MAX,
-    PAGES_READ_MAX, PAGES_WRITTEN_MAX, Scanned, ScannedBatch, ScannedKind, ShareState, ShareStateId,
-    StoredState, Submission,
+    AppendError, Appended, BuildError, Completion, EventsAppended, FoundRecord, IoError, KEY_FOUND_MAX,
+    KeyFound, PAGE_BYTES_MAX, PAGES_READ_MAX, PAGES_WRITTEN_MAX, ReadRecord, Scanned, ScannedBatch,
+    ScannedKind, ShareState, ShareStateId, StoredState, Submission, WholeRecord,
 };
 use coordinator::reply::{Output, Reply};
 use records::ids::{KeyHash, Offset, PartitionId};
@@ -16,7 +16,11 @@ impl World {
     /// Runs rounds until nothing moves.
     pub(crate) fn settle(&mut self) {
         for round in 0.. {
-            assert!(round < 50_000, "it never ends: {:?}", self.machine.view("g", crate::common::partition(0)));
+            assert!(
+                round < 50_000,
+                "it never ends: {:?}",
+                self.machine.view("g", crate::common::partition(0))
+            );
             self.machine.tick(self.now, &self.table, &mut self.out);
             self.machine.finish_round(self.now, &self.table, &mut self.out);
             let mut written = Vec::new();
@@ -167,12 +171,31 @@ impl World {
                     })),
                 )
             }
-            Submission::Sync { op, .. } => {
+            Submission::Sync { op, partition } => {
                 self.syncs += 1;
+                let of_it = self.stored.iter().filter(|(id, _)| id.1 == partition);
+                self.synced.extend(of_it.map(|(id, stored)| (id.clone(), stored.clone())));
                 Completion::Synced(op, Ok(()))
             }
-            Submission::DeleteShareState { op, group, .. } => {
-                self.stored.retain(|(name, _), _| *name != group);
+            Submission::SyncNow { op, partition } => {
+                let copies = self.copies.get_mut(&partition).expect("only copies are synced so");
+                if self.copy_syncs_fail {
+                    return Completion::Synced(op, Err(IoError::Storage));
+                }
+                copies.synced = copies.batches.len();
+                Completion::Synced(op, Ok(()))
+            }
+            Submission::Append { op, partition, batch, .. } => {
+                Completion::Appended(op, self.append_copy(partition, batch))
+            }
+            Submission::ReadRecords { op, partition, offsets, .. } => {
+                let read = |offset: Offset| ReadRecord { offset, record: self.record(partition, offset) };
+                Completion::RecordsRead(op, Ok(offsets.into_iter().map(read).collect()))
+            }
+            Submission::NextRetention { op, .. } => Completion::RetentionFound(op, Ok(self.retention)),
+            Submission::DeleteShareState { op, group, partition } => {
+                let goes = |id| partition.is_none_or(|only| only == id);
+                self.stored.retain(|(name, id), _| *name != group || !goes(*id));
                 Completion::ShareStateDeleted(op, Ok(()))
             }
             Submission::ListShareStates { op, group } => {
@@ -182,6 +205,35 @@ impl World {
             }
             other => panic!("the share machine does not submit {other:?}"),
         }
+    }
+
+    fn append_copy(&mut self, partition: PartitionId, batch: Bytes) -> Result<Appended, AppendError> {
+        let copies = self.copies.get_mut(&partition).ok_or(AppendError::Io(IoError::NotOpen))?;
+        if self.copies_fail {
+            return Err(AppendError::Io(IoError::Storage));
+        }
+        let facts = self.table.get_mut(&partition).expect("a log that is open is known");
+        let base_offset = facts.end;
+        let count = records::BatchView::parse(&batch).unwrap().record_count();
+        facts.end = base_offset + i64::from(count);
+        facts.last_stable = facts.end;
+        let bytes = batch.len() as u64;
+        copies.batches.push(batch);
+        Ok(Appended { base_offset, append_time_ms: None, duplicate: false, bytes, facts: *facts })
+    }
+
+    /// A record with the bytes of its hash as key, and its offset as value.
+    fn record(&self, partition: PartitionId, offset: Offset) -> Option<WholeRecord> {
+        let log = &self.logs[&partition];
+        let batch =
+            log.batches.iter().find(|batch| batch.base <= offset.get() && batch.last >= offset.get())?;
+        let ScannedKind::Data(records) = &batch.kind else { return None };
+        let record = records.iter().find(|record| record.offset == offset)?;
+        (offset >= log.facts.log_start).then(|| WholeRecord {
+            timestamp: batch.time_ms,
+            key: record.key.map(|key| Bytes::copy_from_slice(&key.0.to_be_bytes())),
+            value: Some(Bytes::from(offset.to_string())),
+        })
     }
 
     fn scan(&self, partition: PartitionId, from: i64, upper: i64, bytes_max: u64) -> Scanned {

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use coordinator::io::{
-    self, BuildError, EventsAppended, IoError, KeyFound, Scanned, ScannedBatch, ScannedKind, ScannedRecord,
-    ShareState, ShareStateId, StoredState,
+    self, BuildError, EventsAppended, IoError, KeyFound, ReadRecord, RetentionDue, Scanned, ScannedBatch,
+    ScannedKind, ScannedRecord, ShareState, ShareStateId, StoredState, WholeRecord,
 };
 use records::ids::{KeyHash, Offset, PartitionId};
 use storage::{Logs, Metadata, SelectError, options};
@@ -99,6 +99,32 @@ pub(super) fn build(
             Err(SelectError::Read(error)) => Err(BuildError::Io(read_error(logs, *partition, &error))),
         })
         .collect()
+}
+
+pub(super) fn read_records(
+    logs: &mut Logs,
+    partition: PartitionId,
+    offsets: &[Offset],
+    bytes_max: u64,
+) -> Result<Vec<ReadRecord>, IoError> {
+    let found = logs
+        .read_records(partition, offsets, bytes_max)
+        .map_err(|error| read_error(logs, partition, &error))?;
+    let whole = |record: storage::OwnedRecord| WholeRecord {
+        timestamp: record.timestamp,
+        key: record.key,
+        value: record.value,
+    };
+    Ok(found.into_iter().map(|(offset, record)| ReadRecord { offset, record: record.map(whole) }).collect())
+}
+
+pub(super) fn next_retention(
+    logs: &mut Logs,
+    partition: PartitionId,
+    now_ms: i64,
+) -> Result<Option<RetentionDue>, IoError> {
+    let due = logs.next_retention(partition, now_ms).map_err(|error| io_error(logs, partition, &error))?;
+    Ok(due.map(|due| RetentionDue { until: due.until, at_ms: due.at_ms, length_ms: due.length_ms }))
 }
 
 pub(super) fn open(

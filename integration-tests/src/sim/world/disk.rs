@@ -51,6 +51,9 @@ impl World {
             | Submission::Load { partition, .. }
             | Submission::Scan { partition, .. }
             | Submission::FindKey { partition, .. }
+            | Submission::SyncNow { partition, .. }
+            | Submission::ReadRecords { partition, .. }
+            | Submission::NextRetention { partition, .. }
             | Submission::OpenShareState { partition, .. } => vec![*partition],
             Submission::AppendEvents { state, .. }
             | Submission::WriteSnapshot { state, .. }
@@ -67,7 +70,7 @@ impl World {
     /// The disk serves.
     pub(super) fn serve(&mut self, submission: &Submission) -> Result<(), Violation> {
         let concerned = self.concerned(submission);
-        if let &Submission::Sync { op, partition } = submission {
+        if let &(Submission::Sync { op, partition } | Submission::SyncNow { op, partition }) = submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
             if self.breaker.is(Breakage::SyncFaked) {
@@ -112,6 +115,7 @@ impl World {
             | Submission::FindKey { .. }
             | Submission::ReadPages { .. }
             | Submission::Build { .. }
+            | Submission::ReadRecords { .. }
             | Submission::OpenShareState { .. }
             | Submission::Load { .. }
             | Submission::Read { .. } => (faults.read_fails, false),
