@@ -30,6 +30,8 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::OrderForgotten => &[Rule::Order, Rule::Exclusive],
         Breakage::LetterSyncFaked => &[Rule::Lost, Rule::Order],
         Breakage::StopsForgotten => &[Rule::Parked, Rule::DeadLetter],
+        Breakage::PageForgotten => &[Rule::Lost, Rule::Forgotten, Rule::Order],
+        Breakage::SpanRecordSkipped => &[Rule::Lost, Rule::Order],
         Breakage::RecallForgotten => &[Rule::Exclusive, Rule::Redelivery, Rule::Limit],
     }
 }

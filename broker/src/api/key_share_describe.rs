@@ -327,6 +327,7 @@ const fn bound_name(bound: Bound) -> &'static str {
     match bound {
         Bound::WindowBytes => "sluice.share.window.bytes",
         Bound::RecordLocks | Bound::Span => "share.partition.max.record.locks",
+        Bound::StuckKeys => "sluice.share.stuck.keys.max",
     }
 }
 

@@ -47,11 +47,15 @@ pub enum Breakage {
     StopsForgotten,
     /// Stock clients are taken for ones that drop what is recalled.
     RecallForgotten,
+    /// Of what stands in a page of the share state nothing is read back.
+    PageForgotten,
+    /// A look-up of a key leaves a record out.
+    SpanRecordSkipped,
 }
 
 impl Breakage {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::LostAnswerTakenAsWritten,
         Self::GrantedToTwo,
         Self::SettlingForgotten,
@@ -73,5 +77,7 @@ impl Breakage {
         Self::LetterSyncFaked,
         Self::StopsForgotten,
         Self::RecallForgotten,
+        Self::PageForgotten,
+        Self::SpanRecordSkipped,
     ];
 }

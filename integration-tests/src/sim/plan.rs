@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset};
+use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset, WindowLimits};
 use records::Codec;
 
 use super::node::DEAD_LETTERS;
@@ -134,6 +134,8 @@ pub struct Plan {
     pub operator: OperatorPlan,
     /// Event bytes behind a snapshot.
     pub snapshot_after_bytes: u64,
+    /// What share-partitions keep in memory.
+    pub window: Arc<WindowLimits>,
     /// Bytes of a scan.
     pub scan_bytes_max: u64,
     /// Bytes of a log segment.
@@ -182,6 +184,7 @@ impl Plan {
                 resets: random.percent(20),
             },
             snapshot_after_bytes: random.pick(&[200, 2_000, 1 << 20]),
+            window: Arc::new(window(random)),
             scan_bytes_max: random.pick(&[100, 1_000, 1 << 20]),
             segment_bytes: random.pick(&[1_500, 1 << 20]),
             faults: if calm { Faults::default() } else { faults(random) },
@@ -204,11 +207,12 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
         poison,
         dead_letter_topic: named.then(|| Arc::from(DEAD_LETTERS)),
         dead_letter_copy: random.percent(50),
-        backoff_ms: random.pick(&[0, 0, 0, 300]),
-        backoff_max_ms: 1_000,
+        backoff_ms: random.pick(&[0, 0, 0, 300, 3_000]),
+        backoff_max_ms: random.pick(&[1_000, 20_000]),
         disconnect_grace_ms: random.pick(&[None, None, None, Some(0), Some(60_000)]),
         hold_target_ms: random.pick(&[0, 0, 100]),
-        window_bytes_max: random.pick(&[4_096, 16 << 20, 16 << 20]),
+        window_bytes_max: random.pick(&[2_048, 4_096, 16 << 20, 16 << 20]),
+        stuck_keys_max: random.pick(&[2, 1_000_000, 1_000_000]),
         sync_ms: random.pick(&[20, 100, 100]),
         heartbeat_interval_ms: 5_000,
         session_timeout_ms: 45_000,
@@ -221,6 +225,23 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
     let count = random.between(1, 5);
     let members = (0..count).map(|_| if mixed { random.pick(&manners) } else { one }).collect();
     GroupPlan { name: Arc::from(format!("g{index}")), config: Arc::new(config), members }
+}
+
+/// Mostly so little that keys are kept as spans and waiting ones page out all the time.
+fn window(random: &mut Random) -> WindowLimits {
+    if random.percent(30) {
+        return WindowLimits::default();
+    }
+    WindowLimits {
+        spill_from_parts: random.pick(&[4, u64::MAX]),
+        key_queued_max: random.pick(&[[3, 2, 1], [2, 1, 1], [512, 128, 16]]),
+        look_ups_max: random.pick(&[1, 4]),
+        waits_max: random.pick(&[0, 1, 3, 16_384]),
+        page_keys_max: random.pick(&[1, 2, 3_000]),
+        page_lead_ms: random.pick(&[0, 500]),
+        chunk_inline_bytes_max: random.pick(&[0, 10, 512]),
+        marks_max: random.pick(&[0, 2, 8_000]),
+    }
 }
 
 fn producer(random: &mut Random, records: u64) -> ProducerPlan {

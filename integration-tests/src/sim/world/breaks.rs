@@ -6,7 +6,7 @@ use coordinator::io::{Completion, EventsAppended, ScannedKind, Submission};
 use coordinator::reply::{AcquiredRange, Output, Reply, SharePart};
 use coordinator::shard::Input;
 use coordinator::share::ShareOrder;
-use records::ids::PartitionId;
+use records::ids::{Offset, PartitionId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -162,6 +162,16 @@ impl Breaker {
             }
             (Some(Breakage::GrantsForgotten), Completion::ShareStateOpened(_, Ok(state))) => {
                 state.events.retain(|event| event.bytes.get(KIND_AT) != Some(&GRANTED));
+            }
+            (Some(Breakage::PageForgotten), Completion::PagesRead(_, Ok(pages))) => {
+                for page in pages {
+                    page.void_from = Offset::ZERO;
+                }
+            }
+            (Some(Breakage::SpanRecordSkipped), Completion::KeyFound(_, Ok(found))) => {
+                if found.records.len() > 1 {
+                    found.records.remove(0);
+                }
             }
             (Some(Breakage::RecordHidden), Completion::Scanned(_, Ok(scanned))) => {
                 for batch in &mut scanned.batches {

@@ -83,7 +83,7 @@ impl World {
         if let &(Submission::Sync { op, partition } | Submission::SyncNow { op, partition }) = &*submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
-            let of_letters = matches!(submission, Submission::SyncNow { .. });
+            let of_letters = matches!(*submission, Submission::SyncNow { .. });
             if self.breaker.is(Breakage::SyncFaked)
                 || (of_letters && self.breaker.is(Breakage::LetterSyncFaked))
             {
