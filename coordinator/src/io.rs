@@ -12,6 +12,15 @@ use records::ids::{KeyHash, Offset, PartitionId};
 
 use crate::command::{BatchKeys, DeleteTo, OffsetQuery};
 
+/// Records that one [`Submission::FindKey`] tells.
+pub const KEY_FOUND_MAX: u32 = 1024;
+/// Bytes of a page of share state.
+pub const PAGE_BYTES_MAX: usize = 64 * 1024;
+/// Pages that one [`Submission::WriteSnapshot`] adds.
+pub const PAGES_WRITTEN_MAX: usize = 4096;
+/// Pages that one [`Submission::ReadPages`] reads.
+pub const PAGES_READ_MAX: usize = 256;
+
 /// Names a submission until its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
@@ -131,6 +140,23 @@ pub enum Submission {
         /// Whether batches of aborted transactions are to be told as [`ScannedKind::Aborted`].
         committed: bool,
     },
+    /// Find records of one key; → [`Completion::KeyFound`].
+    FindKey {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// The key's hash: keys that share one are one key here.
+        key: KeyHash,
+        /// From this offset, or the log start where that is above it.
+        from: Offset,
+        /// Not at or beyond this one (high watermark or last stable offset).
+        upper: Offset,
+        /// Whether records of aborted transactions are left out.
+        committed: bool,
+        /// At most this many, and never more than [`KEY_FOUND_MAX`].
+        max: u32,
+    },
     /// Read single records whole; → [`Completion::RecordsRead`].
     ReadRecords {
         /// Names it.
@@ -175,6 +201,9 @@ pub enum Submission {
         events: Vec<Bytes>,
     },
     /// Replace a share-partition's snapshot and drop the events before it; → [`Completion::EventsAppended`].
+    ///
+    /// The state's pages after it are those before it without `dropped` and with `pages`; after a crash there is the
+    /// old snapshot with its pages or the new one with its own. When it fails, all is as it was before.
     WriteSnapshot {
         /// Names it.
         op: OpId,
@@ -182,6 +211,20 @@ pub enum Submission {
         state: ShareStateId,
         /// The encoded snapshot.
         snapshot: Bytes,
+        /// New pages: an id that no snapshot on the disk names, and at most [`PAGE_BYTES_MAX`] bytes. They never change.
+        pages: Vec<(u64, Bytes)>,
+        /// Pages that the snapshot needs no more.
+        dropped: Vec<u64>,
+    },
+    /// Read pages of a share-partition's state; → [`Completion::PagesRead`].
+    ReadPages {
+        /// Names it.
+        op: OpId,
+        /// Which state.
+        state: ShareStateId,
+        /// Which pages: of the last snapshot that was written, at most [`PAGES_READ_MAX`]. None of them may be dropped
+        /// before this is answered.
+        pages: Vec<u64>,
     },
     /// Delete a share-partition's state (`partition` given) or all of a group; → [`Completion::ShareStateDeleted`].
     DeleteShareState {
@@ -269,6 +312,8 @@ pub enum Completion<S> {
     Loaded(OpId, Result<Vec<Bytes>, IoError>),
     /// Of [`Submission::Scan`].
     Scanned(OpId, Result<Scanned, IoError>),
+    /// Of [`Submission::FindKey`].
+    KeyFound(OpId, Result<KeyFound, IoError>),
     /// Of [`Submission::ReadRecords`]: the first of them, in order, as many as the limit allows.
     RecordsRead(OpId, Result<Vec<ReadRecord>, IoError>),
     /// Of [`Submission::NextRetention`]: `None` where nothing will be taken for its age, or for the log's size.
@@ -279,6 +324,9 @@ pub enum Completion<S> {
     ShareStateOpened(OpId, Result<ShareState, IoError>),
     /// Of [`Submission::AppendEvents`] and [`Submission::WriteSnapshot`].
     EventsAppended(OpId, Result<EventsAppended, IoError>),
+    /// Of [`Submission::ReadPages`]: in the order in which they were asked for. [`IoError::Corrupt`] where one of them
+    /// is damaged or is no page of the state.
+    PagesRead(OpId, Result<Vec<StoredState>, IoError>),
     /// Of [`Submission::DeleteShareState`].
     ShareStateDeleted(OpId, Result<(), IoError>),
     /// Of [`Submission::ListShareStates`].
@@ -297,11 +345,13 @@ impl<S> Completion<S> {
             | Self::RecordsDeleted(op, _)
             | Self::Loaded(op, _)
             | Self::Scanned(op, _)
+            | Self::KeyFound(op, _)
             | Self::RecordsRead(op, _)
             | Self::RetentionFound(op, _)
             | Self::Built(op, _)
             | Self::ShareStateOpened(op, _)
             | Self::EventsAppended(op, _)
+            | Self::PagesRead(op, _)
             | Self::ShareStateDeleted(op, _)
             | Self::ShareStates(op, _) => *op,
         }
@@ -321,12 +371,14 @@ impl Submission {
             | Self::DeleteRecords { op, .. }
             | Self::Load { op, .. }
             | Self::Scan { op, .. }
+            | Self::FindKey { op, .. }
             | Self::ReadRecords { op, .. }
             | Self::NextRetention { op, .. }
             | Self::Build { op, .. }
             | Self::OpenShareState { op, .. }
             | Self::AppendEvents { op, .. }
             | Self::WriteSnapshot { op, .. }
+            | Self::ReadPages { op, .. }
             | Self::DeleteShareState { op, .. }
             | Self::ListShareStates { op, .. } => *op,
         }
@@ -464,6 +516,18 @@ pub struct ScannedRecord {
     pub bytes: u32,
 }
 
+/// What a search for the records of a key found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyFound {
+    /// Records of that key for consumers, in offset order: no markers, nothing that left the log, and none of an aborted
+    /// transaction where those were to be left out. What is damaged has no key, but where nobody has noticed that so far:
+    /// then a build tells of it. Their sizes may be estimates.
+    pub records: Vec<ScannedRecord>,
+    /// Everything below it is told; `upper` when the search is through, or the log's end where that is below it. One
+    /// search is bounded work, so it may end before, with fewer than were asked for and even none: ask from here on.
+    pub next: Offset,
+}
+
 /// Records that one [`Submission::ReadRecords`] may name.
 pub const READ_RECORDS_MAX: usize = 256;
 
@@ -530,7 +594,7 @@ pub struct ShareState {
     pub existed: bool,
 }
 
-/// A snapshot or an event as it is read back.
+/// A snapshot, an event or a page as it is read back.
 #[derive(Clone, Debug)]
 pub struct StoredState {
     /// As it was written.

@@ -606,13 +606,14 @@ impl Logs {
     /// marker says so. A log that a failed sync has poisoned keeps the marker away: the next start recovers.
     pub fn close(mut self) -> Result<(), StorageError> {
         let mut dirty: BTreeMap<PartitionId, Dirty> = BTreeMap::new();
+        let mut events = Vec::new();
         let mut poisoned = false;
         for (id, open) in &mut self.logs {
             if open.log.is_poisoned() {
                 poisoned = true;
             } else {
                 let mut files = open.log.finish()?;
-                open.take_dirty_events(&mut files);
+                events.extend(open.take_dirty_events(&mut files).into_iter().map(|taken| (*id, taken)));
                 dirty.insert(*id, files);
             }
         }
@@ -624,6 +625,11 @@ impl Logs {
         for id in dirty.keys() {
             let log = self.log_mut(*id)?;
             log.synced(log.facts().end);
+        }
+        for (id, (name, generation)) in events {
+            if let Some(log) = self.logs.get_mut(&id).and_then(|open| open.events.get_mut(&name)) {
+                log.synced(generation);
+            }
         }
         self.checkpoint()?;
         if poisoned { Err(StorageError::Poisoned) } else { self.data_dir.mark_clean(self.boot.boot) }
@@ -647,8 +653,9 @@ impl OpenLog {
     fn take_dirty_events(&mut self, dirty: &mut Dirty) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();
         for (name, log) in &mut self.events {
-            if let Some(file) = log.take_dirty() {
-                dirty.files.push(file);
+            let files = log.take_dirty();
+            if !files.is_empty() {
+                dirty.files.extend(files);
                 taken.push((*name, log.generation()));
             }
         }

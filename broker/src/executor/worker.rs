@@ -14,7 +14,7 @@ use coordinator::reply::{Effect, Output};
 use coordinator::shard::{Input, Shard};
 use coordinator::time::{Micros, Mono};
 use records::ids::PartitionId;
-use storage::{LogConfig, Logs, Metadata, SyncJob};
+use storage::{LogConfig, Logs, Metadata, PagePlaces, SyncJob};
 use tokio::sync::oneshot;
 
 use super::cleaning::{Cleaning, CleaningPace};
@@ -181,6 +181,7 @@ impl Worker {
                     self.inputs.push(Input::Fact(fact));
                 }
                 Mail::Completion(completion) => self.inputs.push(Input::Completion(completion)),
+                Mail::Fetched(submission) => self.serve(submission, self.clock.now().wall_ms),
                 Mail::Synced(result) => {
                     let (done, job) = self.flushes.end(&mut self.logs, result);
                     self.inputs.extend(done.into_iter().map(Input::Completion));
@@ -211,29 +212,17 @@ impl Worker {
                 self.inputs.extend(done.into_iter().map(Input::Completion));
                 self.start_sync(job);
             }
-            Output::Submit(submission) => {
-                match serve::serve(submission, &mut self.logs, &self.metadata, now_ms) {
-                    Completion::Read(op, found) => {
-                        let missing = readahead::missing(&found);
-                        if missing.is_empty() {
-                            self.inputs.push(Input::Completion(Completion::Read(op, found)));
-                            return;
-                        }
-                        metrics::cold_read();
-                        let engine = Arc::clone(&self.engine);
-                        self.reads.run(move || {
-                            readahead::fetch(&missing);
-                            let _ = engine.leave(Mail::Completion(Completion::Read(op, found)));
-                        });
-                    }
-                    completion => {
-                        if let Completion::Appended(_, Ok(appended)) = &completion {
-                            metrics::appended(appended.bytes);
-                        }
-                        self.inputs.push(Input::Completion(completion));
-                    }
+            Output::Submit(submission) => match self.cold_pages(&submission) {
+                Some(places) => {
+                    metrics::cold_read();
+                    let engine = Arc::clone(&self.engine);
+                    self.reads.run(move || {
+                        readahead::fetch_pages(&places);
+                        let _ = engine.leave(Mail::Fetched(submission));
+                    });
                 }
-            }
+                None => self.serve(submission, now_ms),
+            },
             Output::Reply(ticket, reply) => self.replies.answer(ticket, reply),
             Output::Effect(Effect::CloseConnection(connection)) => self.connections.close(connection),
             Output::Effect(Effect::IndexKeys(partition)) => self.indexing.enable(&mut self.logs, partition),
@@ -260,6 +249,39 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Serves what does not go elsewhere.
+    fn serve(&mut self, submission: Submission, now_ms: i64) {
+        match serve::serve(submission, &mut self.logs, &self.metadata, now_ms) {
+            Completion::Read(op, found) => {
+                let missing = readahead::missing(&found);
+                if missing.is_empty() {
+                    self.inputs.push(Input::Completion(Completion::Read(op, found)));
+                    return;
+                }
+                metrics::cold_read();
+                let engine = Arc::clone(&self.engine);
+                self.reads.run(move || {
+                    readahead::fetch(&missing);
+                    let _ = engine.leave(Mail::Completion(Completion::Read(op, found)));
+                });
+            }
+            completion => {
+                if let Completion::Appended(_, Ok(appended)) = &completion {
+                    metrics::appended(appended.bytes);
+                }
+                self.inputs.push(Input::Completion(completion));
+            }
+        }
+    }
+
+    /// The pages of share state that a submission reads and that are not in memory.
+    fn cold_pages(&mut self, submission: &Submission) -> Option<PagePlaces> {
+        let Submission::ReadPages { state, pages, .. } = submission else { return None };
+        // What cannot be told of is told when it is read.
+        let places = self.logs.page_places(state.partition, state.group, pages).ok()??;
+        (!readahead::are_resident(&places)).then_some(places)
     }
 
     /// A partition as people name it.

@@ -33,8 +33,8 @@ pub(crate) struct KeyQueue {
     tired: BTreeSet<i64>,
     own: BTreeSet<(u32, i64)>,
     keyless: BTreeSet<i64>,
-    /// Keys that hand out nothing, and whether they are followed to the dead-letter topic.
-    stopped: BTreeMap<KeyHash, bool>,
+    /// Keys that do not hand out what they have.
+    halted: BTreeMap<KeyHash, Halt>,
     /// Heads of followed keys with nothing out.
     following: BTreeSet<i64>,
     loads: BTreeMap<u32, Load>,
@@ -54,7 +54,7 @@ impl Default for KeyQueue {
             tired: BTreeSet::new(),
             own: BTreeSet::new(),
             keyless: BTreeSet::new(),
-            stopped: BTreeMap::new(),
+            halted: BTreeMap::new(),
             following: BTreeSet::new(),
             loads: BTreeMap::new(),
             ready_keys: 0,
@@ -88,6 +88,17 @@ enum Place {
     Tired(i64),
     Own(u32, i64),
     Following(i64),
+}
+
+/// What a key does not hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// Anything.
+    All,
+    /// Anything: it goes to the dead-letter topic.
+    Follows,
+    /// Records from this offset on.
+    From(i64),
 }
 
 /// What a member holds of ordered keys.
@@ -365,21 +376,20 @@ impl KeyQueue {
         held.into_iter().chain(out.recalled.first().map(|recalled| (recalled.0, true))).min()
     }
 
-    /// `key` hands out nothing from now on.
-    pub(crate) fn stop(&mut self, window: &Window, key: KeyHash, follows: bool) {
-        self.stopped.insert(key, follows);
-        self.refresh(window, key);
+    /// What `key` does not hand out from now on; `None`: it hands out everything.
+    pub(crate) fn halt(&mut self, window: &Window, key: KeyHash, halt: Option<Halt>) {
+        let before = match halt {
+            Some(halt) => self.halted.insert(key, halt),
+            None => self.halted.remove(&key),
+        };
+        if before != halt {
+            self.refresh(window, key);
+        }
     }
 
-    /// `key` hands out records again.
-    pub(crate) fn resume(&mut self, window: &Window, key: KeyHash) {
-        self.stopped.remove(&key);
-        self.refresh(window, key);
-    }
-
-    /// Whether `key` hands out nothing.
-    pub(crate) fn is_stopped(&self, key: KeyHash) -> bool {
-        self.stopped.contains_key(&key)
+    /// Whether `key` holds back records.
+    pub(crate) fn is_halted(&self, key: KeyHash) -> bool {
+        self.halted.contains_key(&key)
     }
 
     /// The oldest record that a followed key has next, with nothing of the key out.
@@ -408,9 +418,10 @@ impl KeyQueue {
     /// Something about `key` has changed: finds its place among the ready ones anew.
     pub(crate) fn refresh(&mut self, window: &Window, key: KeyHash) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
-        let place = match self.stopped.get(&key) {
+        let place = match self.halted.get(&key) {
             None => place_of(window, entry, &self.loads),
-            Some(true) if follows_now(window, entry) => Place::Following(entry.head),
+            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, &self.loads),
+            Some(Halt::Follows) if follows_now(window, entry) => Place::Following(entry.head),
             Some(_) => Place::Nowhere,
         };
         if place != entry.place {

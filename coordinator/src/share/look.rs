@@ -127,7 +127,8 @@ impl SharePartition {
             KeyRef::Offset(offset) => self.why_record(outside, offset.get()),
             KeyRef::Key(key) if self.replays.contains_key(&key) => {
                 let part = &self.replays[&key].part;
-                part.first_of(key).map_or(Why::BehindReplay, |first| self.why_record(outside, first))
+                let first = part.first_of(key).into_iter().chain(self.first_of(key)).min();
+                first.map_or(Why::BehindReplay, |first| self.why_record(outside, first))
             }
             KeyRef::Key(key) => match (self.first_of(key), self.stops.key(key)) {
                 (Some(first), _) => self.why_record(outside, first),
@@ -185,7 +186,7 @@ impl SharePartition {
                 Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
             });
         }
-        if self.replays.contains_key(&key) {
+        if self.replays.get(&key).is_some_and(|replay| offset > replay.to) {
             return Some(Why::BehindReplay);
         }
         let first = self.first_of(key).filter(|&first| first < offset);

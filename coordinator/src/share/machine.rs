@@ -484,7 +484,11 @@ impl<S: Slice> ShareMachine<S> {
                     _ => {}
                 },
             },
-            Completion::Read(..) | Completion::RecordsDeleted(..) | Completion::Loaded(..) => {}
+            Completion::Read(..)
+            | Completion::RecordsDeleted(..)
+            | Completion::Loaded(..)
+            | Completion::KeyFound(..)
+            | Completion::PagesRead(..) => {}
         }
     }
 

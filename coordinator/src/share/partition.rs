@@ -15,7 +15,7 @@ use records::ids::KeyHash;
 
 use super::event::{Event, Settlement, Wait};
 use super::holders::{Holders, Lock};
-use super::key_queue::KeyQueue;
+use super::key_queue::{Halt, KeyQueue};
 use super::recorder::{Change, Recorder};
 use super::replay::Replay;
 use super::retry;
@@ -412,7 +412,8 @@ impl SharePartition {
         self.queue = KeyQueue::default();
         if self.keeps_order() {
             for (key, stop) in self.stops.keys() {
-                self.queue.stop(&self.window, key, stop.follows);
+                let halt = if stop.follows { Halt::Follows } else { Halt::All };
+                self.queue.halt(&self.window, key, Some(halt));
             }
         }
         let slots: Vec<(i64, Slot)> =

@@ -8,6 +8,7 @@ use records::ids::{KeyHash, Offset};
 use super::Poison;
 use super::admin::StopReason;
 use super::event::{Event, Settlement};
+use super::key_queue::Halt;
 use super::partition::{SharePartition, unscanned};
 use super::recorder::Change;
 use super::stops::{KeyStop, Stop, WaitsFor};
@@ -125,14 +126,14 @@ impl SharePartition {
 
     /// Whether a key hands out records, for all that can stop it.
     pub(super) fn update_stop(&mut self, key: KeyHash) {
-        let follows = match self.stops.key(key) {
-            _ if self.replays.contains_key(&key) => Some(false),
-            stop => stop.map(|stop| stop.follows),
+        let halt = match (self.stops.key(key), self.replays.get(&key)) {
+            (Some(stop), _) if !stop.follows => Some(Halt::All),
+            // What is left of before the end of a replay goes before it, all else behind it.
+            (_, Some(replay)) => Some(Halt::From(replay.to + 1)),
+            (Some(_), None) => Some(Halt::Follows),
+            (None, None) => None,
         };
-        match follows.filter(|_| self.keeps_order()) {
-            Some(follows) => self.queue.stop(&self.window, key, follows),
-            None => self.queue.resume(&self.window, key),
-        }
+        self.queue.halt(&self.window, key, halt.filter(|_| self.keeps_order()));
     }
 
     /// The copies of these records are durable in the dead-letter topic: they are done.

@@ -4,8 +4,9 @@
 //! other's, so that order, recall and recovery are the same ones. Its events are stored inside of its share-partition's.
 //! The start offset, the lag and all other keys are as without it.
 //!
-//! Invariants. While there is a replay of a key, its share-partition grants nothing of that key; the replay grants nothing
-//! while members hold records of the key that are not its own. No offset is unsettled in both.
+//! Invariants. While there is a replay of a key, its share-partition grants nothing of that key behind the replay's end;
+//! the replay grants nothing while members hold records of the key that are not its own, or some before its end are
+//! unsettled. No offset is unsettled in both.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::{Poison, ShareConfig};
 use crate::io::{Scanned, ScannedBatch, ScannedKind, ScannedRecord};
 use crate::plan::share_fetch::Bidder;
 use crate::share::acquire::Turn;
-use crate::share::key_queue::Cursor;
+use crate::share::key_queue::{Cursor, Halt};
 use crate::time::Now;
 
 /// Replays of one share-partition at a time.
@@ -90,7 +91,8 @@ impl SharePartition {
         Ok(count)
     }
 
-    /// What was settled of a key in a range is delivered again, as far as it is still in the log.
+    /// What was settled of a key in a range is delivered again, as far as it is still in the log, and up to its first record
+    /// that is not done: what lies behind that may come for the first time yet.
     pub(super) fn replay(
         &mut self,
         key: KeyHash,
@@ -98,8 +100,12 @@ impl SharePartition {
         log_start: i64,
         now: Now,
     ) -> Result<u64, AdminError> {
+        if to >= self.window.scan() {
+            return Err(AdminError::InvalidRange);
+        }
         let from = from.max(log_start);
-        if from > to || to >= self.window.scan() {
+        let to = self.first_of(key).map_or(to, |first| to.min(first - 1));
+        if from > to {
             return Err(AdminError::InvalidRange);
         }
         self.start_replay(key, from, to, None, now)?;
@@ -173,15 +179,10 @@ impl SharePartition {
         let mut done = Vec::new();
         for (&key, replay) in &mut self.replays {
             let parked = self.stops.key(key).is_some_and(|stop| !stop.follows);
-            let blocked = parked || self.queue.first_out(key).is_some();
+            let before = self.queue.head(key).is_some_and(|head| head <= replay.to);
+            let blocked = parked || before || self.queue.first_out(key).is_some();
             let part = &mut replay.part;
-            if blocked != part.queue.is_stopped(key) {
-                if blocked {
-                    part.queue.stop(&part.window, key, false);
-                } else {
-                    part.queue.resume(&part.window, key);
-                }
-            }
+            part.queue.halt(&part.window, key, blocked.then_some(Halt::All));
             part.window.advance();
             if part.window.start() > replay.to {
                 done.push(key);
@@ -195,7 +196,7 @@ impl SharePartition {
         let mut look_ups = Vec::new();
         for (&key, replay) in &mut self.replays {
             let scan = replay.part.window.scan();
-            let blocked = replay.part.queue.is_stopped(key);
+            let blocked = replay.part.queue.is_halted(key);
             if replay.looking || blocked || scan > replay.to || replay.part.window.len() >= AHEAD_MAX {
                 continue;
             }

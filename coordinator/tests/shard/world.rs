@@ -216,13 +216,14 @@ impl World {
             | Submission::DeleteRecords { partition, .. }
             | Submission::Load { partition, .. }
             | Submission::Scan { partition, .. }
+            | Submission::FindKey { partition, .. }
             | Submission::SyncNow { partition, .. }
             | Submission::ReadRecords { partition, .. }
             | Submission::NextRetention { partition, .. }
             | Submission::OpenShareState { partition, .. } => Lane::Partition(*partition),
-            Submission::AppendEvents { state, .. } | Submission::WriteSnapshot { state, .. } => {
-                Lane::Partition(state.partition)
-            }
+            Submission::AppendEvents { state, .. }
+            | Submission::WriteSnapshot { state, .. }
+            | Submission::ReadPages { state, .. } => Lane::Partition(state.partition),
             _ => Lane::Read(op),
         };
         if let Submission::Sync { partition, .. } = &submission {

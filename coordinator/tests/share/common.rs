@@ -56,10 +56,20 @@ pub struct Log {
     pub rotten: Vec<(i64, i64)>,
 }
 
+impl Log {
+    /// The batches that end at or behind this offset.
+    pub(crate) fn batches_from(&self, offset: i64) -> impl Iterator<Item = &Batch> {
+        self.batches[self.batches.partition_point(|batch| batch.last < offset)..].iter()
+    }
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct Stored {
     pub(crate) snapshot: Option<Bytes>,
     pub(crate) events: Vec<Bytes>,
+    pub(crate) event_bytes: u64,
+    /// The pages that the snapshot names.
+    pub(crate) pages: BTreeMap<u64, Bytes>,
 }
 
 /// Batches that the machine itself appended to a log.
@@ -107,6 +117,12 @@ pub struct World {
     pub scans: usize,
     pub syncs: usize,
     pub snapshots: usize,
+    /// Searches for keys.
+    pub finds: usize,
+    /// Records that one search for a key looks through.
+    pub find_records_max: usize,
+    pub pages_written: usize,
+    pub pages_read: usize,
     epochs: BTreeMap<String, i32>,
     pub connections: BTreeMap<String, ConnectionId>,
     pub deliveries: BTreeMap<(String, i64), DeliveryNumber>,
@@ -214,6 +230,10 @@ impl World {
             scans: 0,
             syncs: 0,
             snapshots: 0,
+            finds: 0,
+            find_records_max: 100_000,
+            pages_written: 0,
+            pages_read: 0,
             epochs: BTreeMap::new(),
             connections: BTreeMap::new(),
             deliveries: BTreeMap::new(),

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use coordinator::command::{Fact, OffsetQuery};
 use coordinator::io::{
-    AppendError, Appended, BuildError, Completion, EventsAppended, FoundRecord, IoError, ReadRecord, Scanned,
-    ScannedBatch, ScannedKind, ShareState, ShareStateId, StoredState, Submission, WholeRecord,
+    AppendError, Appended, BuildError, Completion, EventsAppended, FoundRecord, IoError, KEY_FOUND_MAX,
+    KeyFound, PAGE_BYTES_MAX, PAGES_READ_MAX, PAGES_WRITTEN_MAX, ReadRecord, Scanned, ScannedBatch,
+    ScannedKind, ShareState, ShareStateId, StoredState, Submission, WholeRecord,
 };
 use coordinator::reply::{Output, Reply};
-use records::ids::{Offset, PartitionId};
+use records::ids::{KeyHash, Offset, PartitionId};
 
 use crate::common::{Data, World, group};
 
@@ -97,19 +98,49 @@ impl World {
                     return Completion::EventsAppended(op, Err(IoError::Storage));
                 }
                 let stored = self.stored.entry((group(), state.partition)).or_default();
+                stored.event_bytes += events.iter().map(|event| event.len() as u64).sum::<u64>();
                 stored.events.extend(events);
-                let bytes_since_snapshot = stored.events.iter().map(|event| event.len() as u64).sum();
+                let bytes_since_snapshot = stored.event_bytes;
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot }))
             }
-            Submission::WriteSnapshot { op, state, snapshot } => {
+            Submission::WriteSnapshot { op, state, snapshot, pages, dropped } => {
                 if self.disk_full {
                     return Completion::EventsAppended(op, Err(IoError::Storage));
                 }
                 self.snapshots += 1;
+                self.pages_written += pages.len();
+                assert!(pages.len() <= PAGES_WRITTEN_MAX, "{} pages with one snapshot", pages.len());
                 let stored = self.stored.entry((group(), state.partition)).or_default();
                 stored.snapshot = Some(snapshot);
                 stored.events.clear();
+                stored.event_bytes = 0;
+                for (id, page) in pages {
+                    assert!(page.len() <= PAGE_BYTES_MAX, "page {id} has {} bytes", page.len());
+                    assert!(stored.pages.insert(id, page).is_none(), "page {id} is there already");
+                }
+                for id in dropped {
+                    assert!(stored.pages.remove(&id).is_some(), "page {id} is dropped and was not there");
+                }
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot: 0 }))
+            }
+            Submission::ReadPages { op, .. } if self.unreadable => {
+                Completion::PagesRead(op, Err(IoError::Storage))
+            }
+            Submission::ReadPages { op, state, pages } => {
+                self.pages_read += pages.len();
+                assert!(pages.len() <= PAGES_READ_MAX, "{} pages at once", pages.len());
+                let void_from = self.void_from;
+                let stored = self.stored.entry((group(), state.partition)).or_default();
+                let page = |id: &u64| {
+                    let page = stored.pages.get(id).unwrap_or_else(|| panic!("there is no page {id}"));
+                    stored_part(page.clone(), void_from)
+                };
+                Completion::PagesRead(op, Ok(pages.iter().map(page).collect()))
+            }
+            Submission::FindKey { op, partition, key, from, upper, max, .. } => {
+                self.finds += 1;
+                assert!((1..=KEY_FOUND_MAX).contains(&max), "{max} records of a key at once");
+                Completion::KeyFound(op, Ok(self.find_key(partition, key, (from, upper), max as usize)))
             }
             Submission::Scan { op, partition, from, upper, bytes_max, .. } => {
                 self.scans += 1;
@@ -200,9 +231,7 @@ impl World {
     fn scan(&self, partition: PartitionId, from: i64, upper: i64, bytes_max: u64) -> Scanned {
         let mut scanned = Scanned { batches: Vec::new(), next: Offset(from) };
         let mut bytes = 0;
-        for batch in
-            self.logs[&partition].batches.iter().filter(|batch| batch.last >= from && batch.base < upper)
-        {
+        for batch in self.logs[&partition].batches_from(from).take_while(|batch| batch.base < upper) {
             if bytes >= bytes_max {
                 return scanned;
             }
@@ -222,6 +251,33 @@ impl World {
         scanned
     }
 
+    fn find_key(
+        &self,
+        partition: PartitionId,
+        key: KeyHash,
+        (from, upper): (Offset, Offset),
+        max: usize,
+    ) -> KeyFound {
+        let log = &self.logs[&partition];
+        let (from, upper) = (from.max(log.facts.log_start), upper.min(log.facts.end));
+        let mut found = KeyFound { records: Vec::new(), next: upper.max(from) };
+        let mut left = self.find_records_max;
+        for batch in log.batches_from(from.get()).take_while(|batch| batch.base < upper.get()) {
+            let ScannedKind::Data(records) = &batch.kind else { continue };
+            for record in records.iter().filter(|record| from <= record.offset && record.offset < upper) {
+                if left == 0 || found.records.len() == max {
+                    found.next = record.offset;
+                    return found;
+                }
+                left -= 1;
+                if record.key == Some(key) {
+                    found.records.push(*record);
+                }
+            }
+        }
+        found
+    }
+
     fn build(&self, partition: PartitionId, ranges: &[(Offset, Offset)]) -> Result<Data, BuildError> {
         let log = &self.logs[&partition];
         let mut offsets = Vec::new();
@@ -237,7 +293,7 @@ impl World {
             offsets.extend(first.get()..=last.get());
         }
         for offset in &offsets {
-            let stored = log.batches.iter().any(|batch| match &batch.kind {
+            let stored = log.batches_from(*offset).next().is_some_and(|batch| match &batch.kind {
                 ScannedKind::Data(records) => records.iter().any(|record| record.offset.get() == *offset),
                 _ => false,
             });

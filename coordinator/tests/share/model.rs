@@ -541,10 +541,14 @@ impl Run {
                 }
             }
             let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
+            let of_key = before.iter().filter(|&offset| self.records[offset].key == key);
+            let first = of_key.min().copied().unwrap_or(i64::MAX);
             for (offset, record) in self.records.iter_mut().filter(|(_, record)| record.key == key) {
                 let replayed = match action {
                     KeyAction::Redrive => letters.contains(offset),
-                    KeyAction::Replay(from, to) => (from.get()..=to.get()).contains(offset),
+                    KeyAction::Replay(from, to) => {
+                        (from.get()..=to.get()).contains(offset) && *offset < first
+                    }
                     _ => false,
                 };
                 record.may_return |= replayed;

@@ -279,7 +279,13 @@ impl<S: Slice> ShareMachine<S> {
         let op = if part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
             let snapshot = open.snapshot();
             snapshot_bytes = Some(snapshot.len() as u64);
-            out.submit(Owner::Share, |op| Submission::WriteSnapshot { op, state, snapshot })
+            out.submit(Owner::Share, |op| Submission::WriteSnapshot {
+                op,
+                state,
+                snapshot,
+                pages: Vec::new(),
+                dropped: Vec::new(),
+            })
         } else {
             out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })
         };
