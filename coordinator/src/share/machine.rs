@@ -429,6 +429,7 @@ impl<S: Slice> ShareMachine<S> {
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
             Completion::Synced(op, result) => self.synced(now, op, result, out),
             Completion::Appended(op, result) => self.letters_appended(now, op, result, out),
+            Completion::KeyFound(op, result) => self.key_found(now, op, result),
             Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
             Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
@@ -440,7 +441,6 @@ impl<S: Slice> ShareMachine<S> {
             Completion::Read(..)
             | Completion::RecordsDeleted(..)
             | Completion::Loaded(..)
-            | Completion::KeyFound(..)
             | Completion::PagesRead(..) => {}
         }
     }

@@ -201,13 +201,7 @@ impl<S: Slice> ShareMachine<S> {
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
-        let (number, generation) = match self.ops.remove(&op) {
-            Some(Op::Scan(number, generation)) => (number, generation),
-            Some(Op::Replay { part, generation, key }) => {
-                return self.replay_scanned(now, part, generation, key, result);
-            }
-            _ => return,
-        };
+        let Some(Op::Scan(number, generation)) = self.ops.remove(&op) else { return };
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
             return;
         };
