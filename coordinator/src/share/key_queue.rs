@@ -10,6 +10,8 @@
 //! Invariants: a key with records out stands in `own` or nowhere. A key whose records out have two holders (the
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled.
 
+mod ranges;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use records::ids::KeyHash;

@@ -10,13 +10,16 @@
 
 mod admin;
 mod answers;
+mod command;
 mod dead_letters;
+mod delete_offsets;
 mod describe;
 mod facts;
 mod load;
 mod replays;
 mod requests;
 mod round;
+mod standalone;
 mod timers;
 mod watch;
 
@@ -27,59 +30,26 @@ use records::ids::{KeyHash, Offset, PartitionId};
 
 use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
+pub use self::command::{LeftBy, ShareCommand};
 use self::dead_letters::Copying;
+use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
+use self::standalone::Claims;
 use self::timers::{Timer, Timers};
 use self::watch::Watched;
 use super::acknowledge::Acknowledged;
-use super::admin::{AlterKey, DescribeKeys, KeyLine, ResetOffsets};
+use super::admin::KeyLine;
 use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
 use super::{ShareConfig, ShareCounters, ShareLimits};
-use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket, TopicImage};
+use crate::command::{ConnectionId, Ticket, TopicImage};
 use crate::io::{Completion, OpId, ShareStateId, Slice};
 use crate::outbox::{LogTable, Outbox};
 use crate::plan::budget::Budget;
+use crate::reply::Reply;
 use crate::time::{Mono, Now};
-
-/// Commands that the share machine serves.
-#[derive(Clone, Debug)]
-pub enum ShareCommand {
-    /// ShareFetch or KeyShareFetch; → [`crate::reply::Reply::ShareFetched`].
-    Fetch(ShareFetch),
-    /// ShareAcknowledge or KeyShareAcknowledge; → [`crate::reply::Reply::ShareAcknowledged`].
-    Acknowledge(ShareAcknowledge),
-    /// DescribeShareGroupOffsets; → [`crate::reply::Reply::ShareOffsets`].
-    DescribeOffsets {
-        /// The group.
-        group: Arc<str>,
-        /// The partitions asked for; `None`: all that have state.
-        partitions: Option<Vec<PartitionId>>,
-    },
-    /// KeyShareDescribe; → [`crate::reply::Reply::ShareKeys`].
-    DescribeKeys(DescribeKeys),
-    /// KeyShareAlter; → [`crate::reply::Reply::KeyAltered`].
-    AlterKey(AlterKey),
-    /// AlterShareGroupOffsets, KeyShareAlter; → [`crate::reply::Reply::ShareOffsetsReset`].
-    ResetOffsets(ResetOffsets),
-    /// Delete a group's share state; the caller has seen to it that it has no members. →
-    /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
-    DeleteGroup {
-        /// The group.
-        group: Arc<str>,
-    },
-}
-
-/// How a member left its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftBy {
-    /// Its own word (heartbeat with epoch −1): it may still settle for a second.
-    Heartbeat,
-    /// It was not heard of for its session timeout.
-    SessionTimeout,
-}
 
 /// Where a share-partition stands, for operators and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,6 +156,10 @@ pub struct ShareMachine<S> {
     /// Members of which perhaps nothing is left.
     fading: BTreeSet<u32>,
     sessions: usize,
+    /// Standalone readers, by the member that each one is inside.
+    readers: BTreeMap<u32, Claims>,
+    /// Readers whose ranges another one has now, until they begin anew.
+    fenced: BTreeSet<(ConnectionId, Arc<str>)>,
     parts: BTreeMap<u32, Part>,
     part_numbers: BTreeMap<(PartitionId, u32), u32>,
     asks: BTreeMap<u64, Ask>,
@@ -196,6 +170,7 @@ pub struct ShareMachine<S> {
     unwritten: BTreeMap<Ticket, Unwritten>,
     describes: BTreeMap<u64, Describe>,
     pending_describes: BTreeSet<u64>,
+    deletes: BTreeMap<u64, DeleteOffsets>,
     /// What operators asked for and that waits for share-partitions to be in memory.
     admins: BTreeMap<u64, Admin>,
     pending_admins: BTreeSet<u64>,
@@ -318,19 +293,56 @@ enum Op {
     Open(u32, u32),
     Start(u32, u32),
     Scan(u32, u32),
-    Flush { part: u32, generation: u32, snapshot_bytes: Option<u64> },
+    Flush {
+        part: u32,
+        generation: u32,
+        snapshot_bytes: Option<u64>,
+    },
     Sync,
-    Build { answer: u64, parts: Vec<usize> },
-    Delete { ticket: Ticket, group: Arc<str> },
+    Build {
+        answer: u64,
+        parts: Vec<usize>,
+    },
+    Delete {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
     States(u64),
+    /// Of a request to delete share state: which partitions have any.
+    StatesToDelete(u64),
+    DeletePart(u64, PartitionId),
     AdminStates(u64),
-    Reset { admin: u64, index: usize },
-    Letters { part: u32, generation: u32 },
-    Copy { part: u32, generation: u32, target: PartitionId },
-    CopySync { part: u32, generation: u32 },
-    Oldest { part: u32, generation: u32, offset: i64 },
-    Retention { part: u32, generation: u32 },
-    Replay { part: u32, generation: u32, key: KeyHash },
+    Reset {
+        admin: u64,
+        index: usize,
+    },
+    Letters {
+        part: u32,
+        generation: u32,
+    },
+    Copy {
+        part: u32,
+        generation: u32,
+        target: PartitionId,
+    },
+    CopySync {
+        part: u32,
+        generation: u32,
+    },
+    Oldest {
+        part: u32,
+        generation: u32,
+        offset: i64,
+    },
+    Retention {
+        part: u32,
+        generation: u32,
+    },
+    Replay {
+        part: u32,
+        generation: u32,
+        key: KeyHash,
+    },
 }
 
 impl<S: Slice> ShareMachine<S> {
@@ -350,6 +362,8 @@ impl<S: Slice> ShareMachine<S> {
             spoken_for: BTreeMap::new(),
             fading: BTreeSet::new(),
             sessions: 0,
+            readers: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             parts: BTreeMap::new(),
             part_numbers: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -359,6 +373,7 @@ impl<S: Slice> ShareMachine<S> {
             unwritten: BTreeMap::new(),
             describes: BTreeMap::new(),
             pending_describes: BTreeSet::new(),
+            deletes: BTreeMap::new(),
             admins: BTreeMap::new(),
             pending_admins: BTreeSet::new(),
             held: BTreeMap::new(),
@@ -386,9 +401,20 @@ impl<S: Slice> ShareMachine<S> {
         self.started.get_or_insert(now.mono);
         match command {
             ShareCommand::Fetch(fetch) => self.fetch(now, ticket, &fetch, logs, out),
-            ShareCommand::Acknowledge(request) => self.acknowledge(now, ticket, &request, out),
+            ShareCommand::Acknowledge(request) => match self.check_member(&request.group, &request.member) {
+                Ok(()) => self.acknowledge(now, ticket, &request, out),
+                Err(error) => out.reply(ticket, Reply::ShareAcknowledged(Err(error))),
+            },
+            ShareCommand::StandaloneFetch(request) => self.standalone_fetch(now, ticket, request, logs, out),
+            ShareCommand::StandaloneAcknowledge(request) => {
+                self.standalone_acknowledge(now, ticket, request, out);
+            }
+            ShareCommand::StandaloneCommit(request) => self.standalone_commit(now, ticket, request, out),
             ShareCommand::DescribeOffsets { group, partitions } => {
                 self.describe_offsets(ticket, &group, partitions, out);
+            }
+            ShareCommand::DeleteOffsets { group, partitions } => {
+                self.delete_offsets(ticket, &group, partitions, out);
             }
             ShareCommand::DescribeKeys(request) => self.describe_keys(ticket, request, logs, out),
             ShareCommand::AlterKey(request) => self.alter_key(ticket, request, logs, out),
@@ -433,10 +459,18 @@ impl<S: Slice> ShareMachine<S> {
             Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
             Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
-            Completion::ShareStateDeleted(op, result) => self.state_deleted(op, result, out),
+            Completion::ShareStateDeleted(op, result) => match self.ops.remove(&op) {
+                Some(Op::DeletePart(number, partition)) => self.delete_done(number, partition, result, out),
+                Some(Op::Delete { ticket, group }) => Self::state_deleted(ticket, group, result, out),
+                _ => {}
+            },
             Completion::ShareStates(op, result) => match self.ops.get(&op) {
                 Some(Op::AdminStates(_)) => self.admin_states_listed(op, result, out),
-                _ => self.states_listed(op, result, logs, out),
+                _ => match self.ops.remove(&op) {
+                    Some(Op::StatesToDelete(number)) => self.delete_listed(now, number, result, out),
+                    Some(Op::States(number)) => self.states_listed(number, result, logs, out),
+                    _ => {}
+                },
             },
             Completion::Read(..)
             | Completion::RecordsDeleted(..)

@@ -20,6 +20,7 @@ pub(crate) mod member;
 pub mod observe;
 pub(crate) mod partition;
 pub(crate) mod poison;
+pub(crate) mod ranges;
 pub(crate) mod recorder;
 pub(crate) mod replay;
 pub(crate) mod retry;
@@ -240,8 +241,11 @@ pub enum ShareError {
     /// There are too many sessions (SHARE_SESSION_LIMIT_REACHED).
     #[error("too many share sessions")]
     SessionLimit,
+    /// Another reader has a range of this one now (FENCED_MEMBER_EPOCH).
+    #[error("another reader has these key ranges now; begin a new session")]
+    Fenced,
     /// The group is used in another way (NON_EMPTY_GROUP).
-    #[error("group is not empty")]
+    #[error("the group id is used by members, or by standalone readers: one way at a time")]
     NonEmptyGroup,
     /// State could not be written or read (KAFKA_STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE): try again.
     #[error("share state is not available now")]

@@ -16,6 +16,7 @@ use records::ids::{KeyHash, Offset};
 use super::admin::AdminError;
 use super::event::Event;
 use super::partition::SharePartition;
+use super::ranges::contain;
 use super::{Poison, ShareConfig};
 use crate::io::{Scanned, ScannedBatch, ScannedKind, ScannedRecord};
 use crate::plan::share_fetch::Bidder;
@@ -259,13 +260,17 @@ impl SharePartition {
         now: Now,
         delivery: &mut dyn FnMut() -> u64,
     ) {
-        for replay in self.replays.values_mut() {
+        for (&key, replay) in &mut self.replays {
             let part = &mut replay.part;
             if !part.queue.is_ready() || !part.may_grant(replay.to + 1) {
                 continue;
             }
-            for bidder in bidders.iter_mut() {
+            let may = |bidder: &&mut Bidder| {
+                bidder.ranges.as_ref().is_none_or(|ranges| contain(ranges, Some(key), 0))
+            };
+            for bidder in bidders.iter_mut().filter(may) {
                 let mut own = Bidder {
+                    ranges: None,
                     member: Arc::clone(&bidder.member),
                     cursor: Cursor::default(),
                     lock: None,

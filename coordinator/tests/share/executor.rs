@@ -185,8 +185,9 @@ impl World {
                 Completion::RecordsRead(op, Ok(offsets.into_iter().map(read).collect()))
             }
             Submission::NextRetention { op, .. } => Completion::RetentionFound(op, Ok(self.retention)),
-            Submission::DeleteShareState { op, group, .. } => {
-                self.stored.retain(|(name, _), _| *name != group);
+            Submission::DeleteShareState { op, group, partition } => {
+                let goes = |id| partition.is_none_or(|only| only == id);
+                self.stored.retain(|(name, id), _| *name != group || !goes(*id));
                 Completion::ShareStateDeleted(op, Ok(()))
             }
             Submission::ListShareStates { op, group } => {

@@ -107,6 +107,7 @@ impl<S: Slice> ShareMachine<S> {
             };
             partition.recovered(now, facts.log_start.get(), survivors.as_ref());
             if survivors.is_none() {
+                Self::release_readers(&mut partition, now);
                 self.adopt_holders(now, group, &mut partition);
             }
             return self.opened(number, partition);

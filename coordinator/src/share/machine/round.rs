@@ -12,7 +12,7 @@ use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
 use crate::time::{Micros, Now};
 
-use records::ids::Offset;
+use records::ids::{KeyHash, Offset};
 
 impl<S: Slice> ShareMachine<S> {
     /// Matches, answers, parks, reads ahead and appends what the inputs since the last call call for.
@@ -53,7 +53,8 @@ impl<S: Slice> ShareMachine<S> {
     fn match_part(&mut self, now: Now, number: u32, logs: &LogTable) {
         let Some(part) = self.parts.get(&number) else { return };
         let config = Arc::clone(&self.group(part.group).config);
-        let upper = upper(logs, &config, part.id);
+        let partition = part.id;
+        let upper = upper(logs, &config, partition);
         if part.asks.is_empty() || part.open().is_none_or(|open| !open.is_ready() || !open.may_grant(upper)) {
             return;
         }
@@ -67,12 +68,15 @@ impl<S: Slice> ShareMachine<S> {
             .iter()
             .map(|number| {
                 let ask = &self.asks[number];
+                let claims = self.claimed(ask.member, partition);
                 Bidder {
                     member: Arc::clone(&self.members[&ask.member].name),
                     numbered: ask.numbered,
                     per_key_max: ask.per_key_max,
                     keys_max: usize::MAX,
                     strict: ask.strict,
+                    ranges: claims.as_ref().map(|claims| Arc::clone(&claims.0)),
+                    turn_from: claims.map_or(KeyHash(0), |claims| claims.1),
                     budget: ask.budget,
                     cursor: Cursor::default(),
                     delivery: None,
@@ -94,6 +98,11 @@ impl<S: Slice> ShareMachine<S> {
         });
         let mut granted = false;
         for (ask, bidder) in asks.into_iter().zip(bidders) {
+            if bidder.ranges.is_some()
+                && let Some(member) = self.asks.get(&ask).map(|ask| ask.member)
+            {
+                self.looked(member, partition, bidder.turn_from);
+            }
             if let Some(delivery) = bidder.delivery {
                 granted = true;
                 if let Some(state) = self.asks.get_mut(&ask) {
@@ -168,9 +177,11 @@ impl<S: Slice> ShareMachine<S> {
     fn read_ahead(&mut self, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get(&number) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
+        let by_ranges = self.reads_by_ranges(number);
         // What a restart left unread is read although nobody asks: it may be stopped, or altered.
         let wanted = |open: &SharePartition| {
-            open.wants_scan(upper) && (!part.interested.is_empty() || !open.may_grant(upper))
+            let more = open.wants_scan(upper) || (by_ranges && open.may_scan(upper));
+            more && (!part.interested.is_empty() || !open.may_grant(upper))
         };
         if part.scanning || !part.open().is_some_and(wanted) {
             return;
