@@ -63,7 +63,7 @@ impl ShareBench {
         let end = Offset(LOG_RECORDS);
         let facts = LogFacts { log_start: Offset::ZERO, end, last_stable: end, leader_epoch: 0 };
         let facts = [
-            Fact::Topics(Arc::new(TopicImage { topics })),
+            Fact::Topics(Arc::new(TopicImage { topics, ..TopicImage::default() })),
             Fact::PartitionOpened { partition: PARTITION, role: PartitionRole::Data, facts },
             Fact::ShareConfigured(GROUP.into(), Arc::new(config)),
         ];
@@ -188,6 +188,8 @@ impl ShareBench {
                 Completion::Built(op, parts.iter().map(|_| Ok(self.built.clone())).collect())
             }
             Submission::Sync { op, .. } => Completion::Synced(op, Ok(())),
+            Submission::ReadRecords { op, .. } => Completion::RecordsRead(op, Ok(Vec::new())),
+            Submission::NextRetention { op, .. } => Completion::RetentionFound(op, Ok(None)),
             other => panic!("a share group submits {other:?}"),
         }
     }

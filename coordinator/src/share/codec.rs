@@ -41,6 +41,11 @@ impl Writer {
         self.0.extend_from_slice(text.as_bytes());
     }
 
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
     /// Inclusive, ascending, disjoint ranges.
     pub(crate) fn ranges(&mut self, ranges: &[(i64, i64)]) {
         self.number(ranges.len() as u64);
@@ -57,7 +62,14 @@ impl Writer {
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = self.small()? as usize;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(DecodeError)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
     pub(crate) fn byte(&mut self) -> Result<u8, DecodeError> {
         let (&byte, rest) = self.0.split_first().ok_or(DecodeError)?;
         self.0 = rest;

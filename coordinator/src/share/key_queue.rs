@@ -5,10 +5,12 @@
 //! free, but the record failed often: it goes out now and then while others wait), and `own` (only the member that
 //! holds the key's lease may take). What stands in none of them waits for an event that calls [`KeyQueue::refresh`].
 //! Keyless records, and every record of a group without order, are keys of their own: they stand in `free` or
-//! `tired` by themselves.
+//! `tired` by themselves. A key that was stopped stands in none of them.
 //!
 //! Invariants: a key with records out stands in `own` or nowhere. A key whose records out have two holders (the
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled.
+
+mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +33,10 @@ pub(crate) struct KeyQueue {
     tired: BTreeSet<i64>,
     own: BTreeSet<(u32, i64)>,
     keyless: BTreeSet<i64>,
+    /// Keys that do not hand out what they have.
+    halted: BTreeMap<KeyHash, Halt>,
+    /// Heads of followed keys with nothing out.
+    following: BTreeSet<i64>,
     loads: BTreeMap<u32, Load>,
     /// Keys (not keyless records) in `free` and `tired`.
     ready_keys: usize,
@@ -48,6 +54,8 @@ impl Default for KeyQueue {
             tired: BTreeSet::new(),
             own: BTreeSet::new(),
             keyless: BTreeSet::new(),
+            halted: BTreeMap::new(),
+            following: BTreeSet::new(),
             loads: BTreeMap::new(),
             ready_keys: 0,
             leased_keys: 0,
@@ -79,6 +87,18 @@ enum Place {
     Free(i64),
     Tired(i64),
     Own(u32, i64),
+    Following(i64),
+}
+
+/// What a key does not hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// Anything.
+    All,
+    /// Anything: it goes to the dead-letter topic.
+    Follows,
+    /// Records from this offset on.
+    From(i64),
 }
 
 /// What a member holds of ordered keys.
@@ -349,10 +369,61 @@ impl KeyQueue {
         held[from..].iter().map(|held| held.0).collect()
     }
 
+    /// The first record of `key` in members' hands, and whether it was recalled.
+    pub(crate) fn first_out(&self, key: KeyHash) -> Option<(i64, bool)> {
+        let out = self.keys.get(&key)?.out.as_ref()?;
+        let held = out.held.first().map(|held| (held.0, false));
+        held.into_iter().chain(out.recalled.first().map(|recalled| (recalled.0, true))).min()
+    }
+
+    /// What `key` does not hand out from now on; `None`: it hands out everything.
+    pub(crate) fn halt(&mut self, window: &Window, key: KeyHash, halt: Option<Halt>) {
+        let before = match halt {
+            Some(halt) => self.halted.insert(key, halt),
+            None => self.halted.remove(&key),
+        };
+        if before != halt {
+            self.refresh(window, key);
+        }
+    }
+
+    /// Whether `key` holds back records.
+    pub(crate) fn is_halted(&self, key: KeyHash) -> bool {
+        self.halted.contains_key(&key)
+    }
+
+    /// The oldest record that a followed key has next, with nothing of the key out.
+    pub(crate) fn first_following(&self) -> Option<i64> {
+        self.following.first().copied()
+    }
+
+    /// The first queued record of `key` in front of `offset` that is to be delivered: what was stopped recalls nothing.
+    pub(crate) fn first_waiting(&self, window: &Window, key: KeyHash, offset: i64) -> Option<i64> {
+        let next = |&at: &i64| Some(window.slot(at).next).filter(|&next| next != NONE);
+        std::iter::successors(self.head(key), next)
+            .take_while(|&at| at < offset)
+            .find(|&at| window.slot(at).state != RecordState::Stopped)
+    }
+
+    /// The first queued records of `key` that are not stopped, at most `max`.
+    pub(crate) fn chain(&self, window: &Window, key: KeyHash, max: usize) -> Vec<i64> {
+        let head = self.head(key);
+        let next = |&offset: &i64| Some(window.slot(offset).next).filter(|&next| next != NONE);
+        std::iter::successors(head, next)
+            .take_while(|&offset| window.slot(offset).state != RecordState::Stopped)
+            .take(max)
+            .collect()
+    }
+
     /// Something about `key` has changed: finds its place among the ready ones anew.
     pub(crate) fn refresh(&mut self, window: &Window, key: KeyHash) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
-        let place = place_of(window, entry, &self.loads);
+        let place = match self.halted.get(&key) {
+            None => place_of(window, entry, &self.loads),
+            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, &self.loads),
+            Some(Halt::Follows) if follows_now(window, entry) => Place::Following(entry.head),
+            Some(_) => Place::Nowhere,
+        };
         if place != entry.place {
             let old = std::mem::replace(&mut entry.place, place);
             match old {
@@ -368,6 +439,9 @@ impl KeyQueue {
                 Place::Own(holder, at) => {
                     self.own.remove(&(holder, at));
                 }
+                Place::Following(at) => {
+                    self.following.remove(&at);
+                }
             }
             match place {
                 Place::Nowhere => {}
@@ -382,6 +456,9 @@ impl KeyQueue {
                 Place::Own(holder, at) => {
                     self.own.insert((holder, at));
                 }
+                Place::Following(at) => {
+                    self.following.insert(at);
+                }
             }
         }
         if entry.head == NONE && entry.out.is_none() {
@@ -393,6 +470,11 @@ impl KeyQueue {
     pub(crate) fn heap_bytes(&self) -> u64 {
         self.keys.len() as u64 * KEY_BYTES
     }
+}
+
+/// Whether the next record of a followed key may go to the dead-letter topic.
+fn follows_now(window: &Window, entry: &Key) -> bool {
+    entry.head != NONE && entry.out.is_none() && window.slot(entry.head).state != RecordState::Stopped
 }
 
 fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>) -> Place {

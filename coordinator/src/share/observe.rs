@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use records::ids::Offset;
 
+use super::admin::StopReason;
 use super::event::{Settlement, Wait};
 use super::holders::Survivor;
 use super::partition::{SharePartition, unscanned};
@@ -51,7 +52,7 @@ impl SharePartition {
                 ScannedKind::Corrupt => {
                     let first = batch.base.get().max(cursor);
                     self.gap(cursor, first - 1);
-                    self.poison_unread(first, batch.last.get());
+                    self.poison_unread(first, batch.last.get(), now);
                     cursor = cursor.max(batch.last.get() + 1);
                 }
             }
@@ -106,12 +107,15 @@ impl SharePartition {
             self.lend(offset, &slot);
             // After a restart or reload: one before it came back when it was not known yet whose key this is.
             if let Some(key) = self.key_of(&slot)
-                && let Some(first) = self.queue.head(key).filter(|&first| first < offset)
+                && let Some(first) = self.queue.first_waiting(&self.window, key, offset)
             {
                 self.recall_behind(key, first, now);
             }
         } else {
             self.enqueue(offset, &slot);
+            if slot.state == RecordState::Stopped {
+                self.stop_key_of(offset, now);
+            }
         }
     }
 
@@ -140,7 +144,7 @@ impl SharePartition {
     }
 
     /// A stored batch that cannot be read goes the group's poison way, as one event.
-    fn poison_unread(&mut self, first: i64, last: i64) {
+    fn poison_unread(&mut self, first: i64, last: i64, now: Now) {
         let first = first.max(self.window.start());
         let mut from = first;
         while from <= last {
@@ -148,16 +152,11 @@ impl SharePartition {
             if at > last {
                 break;
             }
-            if self.window.get(at).is_some_and(Slot::is_out) {
-                self.window.slot_mut(at).scanned = true;
-            } else {
-                if self.window.get(at).is_some() {
-                    self.settle(at, Settlement::Corrupt);
-                } else {
-                    self.window.settle_gap(at, at);
-                    self.counters.settled(Settlement::Corrupt);
-                }
-                self.note(Change::Settled(Settlement::Corrupt), at);
+            match self.window.get_mut(at) {
+                // Its holder has to say what became of it; what is stopped waits on.
+                Some(slot) if slot.is_out() || slot.state == RecordState::Stopped => slot.scanned = true,
+                Some(_) => self.poison(at, StopReason::Corrupt, now),
+                None => self.poison_unknown(at, now),
             }
             from = at + 1;
         }
@@ -199,6 +198,9 @@ impl SharePartition {
                 }
             }
         }
+        for replay in self.replays.values_mut() {
+            replay.part.recovered(now, log_start, survivors);
+        }
         self.recovery_until =
             self.window.slots().filter(|(_, slot)| !slot.scanned).last().map_or(0, |(offset, _)| offset + 1);
         self.log_started(log_start);
@@ -212,8 +214,11 @@ impl SharePartition {
         mut ended: Vec<(u64, Survivor)>,
         known: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, Survivor> {
-        ended.extend(self.holders.take_ended());
-        ended.extend(self.holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
+        let replays = self.replays.values_mut().map(|replay| &mut replay.part.holders);
+        for holders in std::iter::once(&mut self.holders).chain(replays) {
+            ended.extend(holders.take_ended());
+            ended.extend(holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
+        }
         let mut survivors: BTreeMap<u64, Survivor> = BTreeMap::new();
         for (delivery, lock) in
             ended.into_iter().filter(|(delivery, lock)| lock.ends.is_some() || known(*delivery))
@@ -226,7 +231,11 @@ impl SharePartition {
 
     /// Locks whose end the events that are about to be stored tell of.
     pub(crate) fn take_ended_locks(&mut self) -> Vec<(u64, Survivor)> {
-        self.holders.take_ended()
+        let mut ended = self.holders.take_ended();
+        for replay in self.replays.values_mut() {
+            ended.append(&mut replay.part.holders.take_ended());
+        }
+        ended
     }
 
     /// Every record in a member's hands: offset, member, and whether it was recalled.
@@ -237,13 +246,18 @@ impl SharePartition {
             let name = Arc::clone(&self.holders.get(lock.holder).name);
             Some((Offset(offset), name, slot.state == RecordState::Recalled))
         })
+        .chain(self.replays.values().flat_map(|replay| replay.part.holders()))
         .collect()
     }
 
     /// Members that hold records here.
     pub(crate) fn holder_names(&self) -> Vec<Arc<str>> {
         let holding = self.holders.all().filter(|(_, holder)| !holder.out.is_empty());
-        holding.map(|(_, holder)| Arc::clone(&holder.name)).collect()
+        let mut names: Vec<Arc<str>> = holding.map(|(_, holder)| Arc::clone(&holder.name)).collect();
+        names.extend(self.replays.values().flat_map(|replay| replay.part.holder_names()));
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// A record of a snapshot that waits.

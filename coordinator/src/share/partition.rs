@@ -1,6 +1,6 @@
 //! One share-partition: its durable state, the queues derived from it, and every change of a record's state.
 //!
-//! Each change of a single record is one function here ([`SharePartition::hold`], [`SharePartition::settle`],
+//! Each change of a single record is one function here or in [`super::poison`] ([`SharePartition::hold`], [`SharePartition::settle`],
 //! [`SharePartition::give_back`], [`SharePartition::recall`], [`SharePartition::renew`]): it changes the durable
 //! part and keeps the queues in step. Decisions (`acquire`, `acknowledge`, `expire`) call them and note an event
 //! for each; [`SharePartition::apply`] calls the same ones for stored events. So what a decision does and what a
@@ -15,9 +15,11 @@ use records::ids::KeyHash;
 
 use super::event::{Event, Settlement, Wait};
 use super::holders::{Holders, Lock};
-use super::key_queue::KeyQueue;
+use super::key_queue::{Halt, KeyQueue};
 use super::recorder::{Change, Recorder};
+use super::replay::Replay;
 use super::retry;
+use super::stops::Stops;
 use super::window::{NO_LOCK, NONE, RecordState, Slot, Window};
 use super::{ShareConfig, ShareCounters, ShareOrder};
 use crate::time::{Micros, Mono, Now};
@@ -32,6 +34,10 @@ pub(crate) struct SharePartition {
     /// Delayed records: the stored wait and its end on the monotonic clock.
     pub(super) waits: BTreeMap<i64, (Wait, Mono)>,
     wait_ends: BTreeSet<(Mono, i64)>,
+    /// Stopped records and keys.
+    pub(super) stops: Stops,
+    /// Keys of which settled records are delivered again.
+    pub(super) replays: BTreeMap<KeyHash, Box<Replay>>,
     /// Records in members' hands.
     pub(super) out: usize,
     /// After a restart nothing is granted before the scan has come here: an earlier record of a key might be in
@@ -51,6 +57,8 @@ impl SharePartition {
             queue: KeyQueue::default(),
             waits: BTreeMap::new(),
             wait_ends: BTreeSet::new(),
+            stops: Stops::default(),
+            replays: BTreeMap::new(),
             out: 0,
             recovery_until: 0,
             recorder: Recorder::default(),
@@ -114,16 +122,39 @@ impl SharePartition {
                 }
             }
             Event::LogStarted(at) => self.drop_below(*at),
+            Event::Stopped { stop, counted, ranges } => {
+                // Also of records that nobody has scanned yet: unreadable ones, which are not read again.
+                for offset in ranges.iter().flat_map(|range| range.0..=range.1) {
+                    if offset >= self.window.start() && !self.window.settled().contains(offset) {
+                        if self.window.get(offset).is_none() {
+                            self.window.insert(offset, unscanned());
+                        }
+                        self.stop_record(offset, *stop, *counted);
+                    }
+                }
+            }
+            Event::Freed(ranges) => {
+                for offset in self.offsets_in(ranges) {
+                    self.free_record(offset);
+                }
+            }
+            Event::KeyStopped { key, stop } => self.stop_key(*key, *stop),
+            Event::KeyResumed(key) => self.resume_key(*key),
+            Event::DeadLettered(_) => self.apply_dead_lettered(event),
+            Event::ReplayStarted { .. } | Event::Replayed { .. } | Event::ReplayEnded(_) => {
+                self.apply_replay(event, now);
+            }
         }
     }
 
     /// Events that were decided on and are to be appended, in order.
     pub(crate) fn take_events(&mut self) -> Vec<Bytes> {
+        self.drain_replays();
         self.recorder.take()
     }
 
     pub(crate) fn has_events(&self) -> bool {
-        !self.recorder.is_empty()
+        !self.recorder.is_empty() || self.replays.values().any(|replay| replay.part.has_events())
     }
 
     /// Chooses the start offset of a new share-partition.
@@ -135,8 +166,13 @@ impl SharePartition {
 
     /// The log begins at `at` now: what lies before is lost to retention, or was deleted.
     pub(crate) fn log_started(&mut self, at: i64) {
+        self.replays_log_started(at);
         if at > self.window.start() {
-            self.counters.left_log += self.window.range(self.window.start(), at - 1).count() as u64;
+            let known = self.window.range(self.window.start(), at - 1).count() as u64;
+            let scan = self.window.scan();
+            let unread = u64::try_from(self.unread_below(at)).unwrap_or(0);
+            let beyond = self.window.range(scan, at - 1).count() as u64;
+            self.counters.left_log += known + unread.saturating_sub(beyond);
             self.drop_below(at);
             self.recorder.event(&Event::LogStarted(at));
         }
@@ -146,6 +182,16 @@ impl SharePartition {
     pub(crate) fn configure(&mut self, config: Arc<ShareConfig>) {
         let order = self.config.order;
         self.config = config;
+        let replay_config = self.replay_config();
+        for key in self.replays.keys().copied().collect::<Vec<_>>() {
+            if self.keeps_order() {
+                let replay = self.replays.get_mut(&key).expect("its key was taken from the map");
+                replay.part.configure(Arc::clone(&replay_config));
+            } else {
+                // Without order a key has no turn that its replay could go before.
+                self.end_replay(key);
+            }
+        }
         if self.config.order != order {
             self.rebuild_queues();
         }
@@ -155,7 +201,8 @@ impl SharePartition {
     pub(crate) fn next_deadline(&self) -> Option<Mono> {
         let lock = self.holders.first_end().map(|end| end.0);
         let wait = self.wait_ends.first().map(|end| end.0);
-        lock.into_iter().chain(wait).min()
+        let replays = self.replays.values().filter_map(|replay| replay.part.next_deadline());
+        lock.into_iter().chain(wait).chain(replays).min()
     }
 
     /// The first wait that is over.
@@ -168,18 +215,29 @@ impl SharePartition {
         slot.key.filter(|_| self.config.order == ShareOrder::Key)
     }
 
+    /// Whether records of a key keep their order.
+    pub(super) fn keeps_order(&self) -> bool {
+        self.config.order == ShareOrder::Key
+    }
+
     /// Offsets at or above the start offset that are not settled, up to `end`.
     pub(crate) fn lag(&self, end: i64) -> i64 {
+        let ahead = self.window.range(self.window.scan(), i64::MAX).count();
+        self.unread_below(end) + i64::try_from(self.window.len() - ahead).unwrap_or(i64::MAX)
+    }
+
+    /// Offsets from the scan offset up to `end` that are not settled.
+    fn unread_below(&self, end: i64) -> i64 {
         let scan = self.window.scan();
-        let ahead = self.window.range(scan, i64::MAX).count();
         let settled = self.window.settled().runs_from(scan).into_iter();
         let settled: i64 = settled.map(|(first, last)| (last.min(end - 1) - first + 1).max(0)).sum();
-        (end - scan - settled).max(0) + i64::try_from(self.window.len() - ahead).unwrap_or(i64::MAX)
+        (end - scan - settled).max(0)
     }
 
     /// About how many bytes of memory it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        self.window.heap_bytes() + self.queue.heap_bytes()
+        let replays: u64 = self.replays.values().map(|replay| replay.part.heap_bytes()).sum();
+        self.window.heap_bytes() + self.queue.heap_bytes() + self.stops.heap_bytes() + replays
     }
 
     fn offsets(&self, first: i64, last: i64) -> Vec<i64> {
@@ -279,18 +337,27 @@ impl SharePartition {
 
     /// A wait is over.
     pub(super) fn end_wait(&mut self, offset: i64) {
+        self.forget_wait(offset);
+        if self.window.get(offset).is_some_and(|slot| slot.state == RecordState::Delayed) {
+            self.requeue(offset);
+        }
+    }
+
+    pub(super) fn forget_wait(&mut self, offset: i64) {
         if let Some((_, end)) = self.waits.remove(&offset) {
             self.wait_ends.remove(&(end, offset));
         }
-        let Some(slot) = self.window.get_mut(offset) else { return };
-        if slot.state == RecordState::Delayed {
-            slot.state = RecordState::Queued;
-            let slot = *slot;
-            if slot.scanned {
-                match self.key_of(&slot) {
-                    Some(key) => self.queue.refresh(&self.window, key),
-                    None => self.queue.push_keyless(&self.window, offset),
-                }
+    }
+
+    /// A record that stood in its key's queue without being ready is ready again.
+    pub(super) fn requeue(&mut self, offset: i64) {
+        let slot = self.window.slot_mut(offset);
+        slot.state = RecordState::Queued;
+        let slot = *slot;
+        if slot.scanned {
+            match self.key_of(&slot) {
+                Some(key) => self.queue.refresh(&self.window, key),
+                None => self.queue.push_keyless(&self.window, offset),
             }
         }
     }
@@ -309,7 +376,7 @@ impl SharePartition {
     }
 
     /// Out of its holder's hands, and not yet anywhere else.
-    fn take_out(&mut self, offset: i64, slot: &Slot) {
+    pub(super) fn take_out(&mut self, offset: i64, slot: &Slot) {
         let holder = self.holders.take(slot.lock, offset);
         self.out -= 1;
         self.window.slot_mut(offset).lock = NO_LOCK;
@@ -326,10 +393,11 @@ impl SharePartition {
         }
     }
 
-    /// Out of the queue, its wait forgotten.
+    /// Out of the queue, its wait and what stopped it forgotten.
     fn unqueue(&mut self, offset: i64, slot: &Slot) {
-        if let Some((_, end)) = self.waits.remove(&offset) {
-            self.wait_ends.remove(&(end, offset));
+        self.forget_wait(offset);
+        if slot.state == RecordState::Stopped {
+            self.stops.remove(offset);
         }
         if slot.scanned {
             match self.key_of(slot) {
@@ -342,6 +410,12 @@ impl SharePartition {
     /// Sorts every record of the window into the queues anew.
     fn rebuild_queues(&mut self) {
         self.queue = KeyQueue::default();
+        if self.keeps_order() {
+            for (key, stop) in self.stops.keys() {
+                let halt = if stop.follows { Halt::Follows } else { Halt::All };
+                self.queue.halt(&self.window, key, Some(halt));
+            }
+        }
         let slots: Vec<(i64, Slot)> =
             self.window.slots().filter(|(_, slot)| slot.scanned).map(|(at, slot)| (at, *slot)).collect();
         for (offset, slot) in slots {

@@ -11,9 +11,12 @@ use records::ids::KeyHash;
 
 use super::ShareConfig;
 use super::codec::{DecodeError, Reader, Writer};
-use super::event::{Event, Wait, ranges_below};
+use super::event::{Event, Wait, offsets_of, ranges_below};
 use super::holders::Lock;
 use super::partition::{SharePartition, unscanned};
+use super::recorder::ranges_of;
+use super::replay::Replay;
+use super::stops::Stops;
 use super::window::RecordState;
 use crate::io::StoredState;
 use crate::time::Now;
@@ -50,7 +53,8 @@ impl SharePartition {
             writer.signed(offset - behind);
             behind = offset + 1;
             let state = match slot.state {
-                RecordState::Queued => 0,
+                // What stopped a record follows behind the records.
+                RecordState::Queued | RecordState::Stopped => 0,
                 RecordState::Delayed => 1,
                 RecordState::Held => 2,
                 RecordState::Recalled => 3,
@@ -72,6 +76,17 @@ impl SharePartition {
                 writer.signed(wait.full_ms);
                 writer.signed(wait.until_wall_ms);
             }
+        }
+        self.stops.write(&mut writer);
+        writer.number(self.replays.len() as u64);
+        for (key, replay) in &self.replays {
+            writer.fixed(key.0);
+            writer.signed(replay.to);
+            writer.byte(u8::from(replay.only.is_some()));
+            if let Some(only) = &replay.only {
+                writer.ranges(&ranges_of(only));
+            }
+            writer.bytes(&replay.part.snapshot());
         }
         writer.0.into()
     }
@@ -171,6 +186,31 @@ impl SharePartition {
             self.window.settle_gap(first, last);
         }
         locks.into_iter().for_each(|lock| self.holders.drop_empty(lock));
+        self.restore_stops(&mut reader, end, now)?;
         if reader.0.is_empty() { Ok(()) } else { Err(DecodeError) }
+    }
+
+    /// What stopped records and keys; a snapshot of before there was such a thing ends here.
+    fn restore_stops(&mut self, reader: &mut Reader<'_>, end: i64, now: Now) -> Result<(), DecodeError> {
+        if reader.0.is_empty() {
+            return Ok(());
+        }
+        let (stops, records) = Stops::read(reader, end)?;
+        let keys: Vec<_> = stops.keys().map(|(key, &stop)| (key, stop)).collect();
+        self.stops = stops;
+        for (key, stop) in keys {
+            self.stop_key(key, stop);
+        }
+        for (offset, stop) in records {
+            self.stop_record(offset, stop, false);
+        }
+        for _ in 0..reader.small()? {
+            let (key, to) = (KeyHash(reader.fixed()?), reader.signed()?);
+            let only = if reader.byte()? == 0 { None } else { Some(offsets_of(&reader.ranges()?)?) };
+            let mut part = Self::new(self.replay_config());
+            part.restore(reader.bytes()?, end, now)?;
+            self.insert_replay(key, Replay::restored(part, to.min(end - 1), only));
+        }
+        Ok(())
     }
 }

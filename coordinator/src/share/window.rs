@@ -28,6 +28,8 @@ pub(crate) enum RecordState {
     Held,
     /// In a member's hands, but to be delivered again whatever that member does with it.
     Recalled,
+    /// To go to nobody before someone decides, or before it is copied to the dead-letter topic.
+    Stopped,
 }
 
 /// One unsettled record.

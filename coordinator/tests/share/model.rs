@@ -14,9 +14,13 @@ use crate::common::{
 };
 use coordinator::command::{AckRange, Fact, KeyShareTerms};
 use coordinator::io::ScannedKind;
-use coordinator::share::{LeftBy, ShareError, ShareOrder};
+use coordinator::share::admin::{KeyAction, KeyRef};
+use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder};
 use coordinator::time::{Micros, Mono};
 use proptest::prelude::*;
+use records::ids::Offset;
+
+use crate::hand::{DLQ, at, of};
 
 const MEMBERS: [&str; 3] = ["A", "B", "C"];
 const KEYS: [&str; 4] = ["a", "b", "c", "-"];
@@ -55,6 +59,13 @@ enum Step {
     Retention(i64),
     Restart(i64),
     Control,
+    /// What an operator does to a key.
+    Alter {
+        key: usize,
+        action: KeyAction,
+    },
+    /// The dead-letter topic takes letters, or does not.
+    Topic(bool),
 }
 
 #[derive(Clone, Debug)]
@@ -63,14 +74,24 @@ struct Record {
     state: State,
     /// Deliveries that count and failed.
     failed: i16,
+    /// It was resumed since: its count may begin anew.
+    resumed: bool,
+    /// It may be replayed: go out once more although it is done.
+    may_return: bool,
+    /// It was, or could have been.
+    replayed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Free,
-    Held { member: usize },
+    Held {
+        member: usize,
+    },
     Accepted,
     Archived,
+    /// Rejected where poison goes to the dead-letter topic: to be found there, and nowhere else.
+    Dead,
     Deleted,
 }
 
@@ -92,18 +113,24 @@ struct Run {
     works: BTreeMap<i64, Work>,
     /// A connection was lost with no fetch out since the member was heard of.
     lost_idle: [bool; 3],
+    poison: Poison,
+    /// Keys that an operator parked.
+    parked: BTreeSet<usize>,
     trace: Vec<String>,
 }
 
 impl Run {
-    fn new(keyed: bool, inflight: u32, numbered: [bool; 3], snapshot_after: u64) -> Self {
+    fn new(keyed: bool, inflight: u32, numbered: [bool; 3], snapshot_after: u64, poison: Poison) -> Self {
         let mut config = if keyed { key_config() } else { none_config() };
+        config.poison = poison;
+        config.dead_letter_topic = Some(DLQ.into());
         config.key_inflight_max = inflight;
         config.delivery_count_max = LIMIT;
         config.lock_ms = 15_000;
         let mut world = World::new(config);
         world.limits.snapshot_after_bytes = snapshot_after;
         world.limits.scan_bytes_max = 350;
+        world.dead_letter_topic(1, true);
         world.restart(0);
         Self {
             world,
@@ -113,6 +140,8 @@ impl Run {
             numbered,
             works: BTreeMap::new(),
             lost_idle: [false; 3],
+            poison,
+            parked: BTreeSet::new(),
             trace: Vec::new(),
         }
     }
@@ -184,6 +213,8 @@ impl Run {
                 self.world.pass_ms(1_000);
             }
             Step::Retention(at) => self.retention(at),
+            Step::Alter { key, action } => self.alter(key, action),
+            Step::Topic(enabled) => self.world.dead_letter_topic(1, enabled),
             Step::Restart(down_ms) => {
                 for work in self.works.values_mut() {
                     work.until = Mono(work.until.0.saturating_sub(down_ms as u64 * 1_000));
@@ -201,7 +232,17 @@ impl Run {
         let names: Vec<_> = keys.iter().map(|&key| crate::common::key(KEYS[key])).collect();
         self.world.batch(0, &names, &vec![100; keys.len()]);
         for (offset, &key) in (base..).zip(keys) {
-            self.records.insert(offset, Record { key, state: State::Free, failed: 0 });
+            self.records.insert(
+                offset,
+                Record {
+                    key,
+                    state: State::Free,
+                    failed: 0,
+                    resumed: false,
+                    may_return: false,
+                    replayed: false,
+                },
+            );
         }
         self.world.grew(0);
     }
@@ -265,10 +306,12 @@ impl Run {
         let now_held = self.who_holds();
         let record = self.records[&offset].clone();
         assert!(
-            !matches!(record.state, State::Accepted | State::Archived | State::Deleted),
+            record.may_return
+                || !matches!(record.state, State::Accepted | State::Archived | State::Dead | State::Deleted),
             "{offset} is done ({:?}) and goes out again",
             record.state
         );
+        assert!(!self.keyed || !self.parked.contains(&record.key), "{offset} is of a parked key");
         assert!((1..=LIMIT).contains(&count), "count {count}");
         assert_eq!(
             now_held.get(&offset),
@@ -296,9 +339,15 @@ impl Run {
                 in_flight += usize::from(holder.is_some());
                 // O2: nothing earlier of the key is left behind, and nothing earlier is recalled (O3).
                 if other < offset {
-                    let done = matches!(state.state, State::Accepted | State::Archived | State::Deleted);
+                    let done = match state.state {
+                        State::Deleted => true,
+                        // Unless it is replayed just now.
+                        State::Accepted | State::Archived | State::Dead => !self.world_has(other),
+                        State::Free | State::Held { .. } => false,
+                    };
                     // At its limit, by the end of a lock or of a session.
-                    let settled_unseen = !self.world_has(other) && state.failed + 1 >= LIMIT;
+                    let settled_unseen =
+                        !self.world_has(other) && (state.failed + 1 >= LIMIT || self.is_letter(other));
                     assert!(
                         done || settled_unseen || holder == Some(&(member, false)),
                         "O2: {other} is before {offset}"
@@ -309,7 +358,13 @@ impl Run {
             assert!(in_flight <= max, "O2: {in_flight} of a key in flight");
         }
         let record = self.records.get_mut(&offset).unwrap();
-        assert!(count - 1 == record.failed || count == record.failed + 2, "{count} after {}", record.failed);
+        assert!(
+            count - 1 == record.failed || count == record.failed + 2 || (count == 1 && record.resumed),
+            "{count} after {}",
+            record.failed
+        );
+        record.resumed = false;
+        record.may_return = false;
         record.state = State::Held { member };
         record.failed = count - 1;
         let key = record.key;
@@ -391,20 +446,24 @@ impl Run {
                     !(behind && work.numbered && work.member == member)
                 });
             }
+            // What a member gives back of a followed key goes to the dead-letter topic.
+            let followed = self.poison == Poison::Follow && self.is_letter(offset);
             let Some(record) = self.records.get_mut(&offset) else { continue };
             // O3: the acknowledgement of a recalled record changes nothing. Within one request a release recalls
             // what follows, so what the machine did is looked up where the type says so.
             let went = !self.world.machine.is_unsettled("g", partition(0), records::ids::Offset(offset));
             if recalled {
-                assert!(!went, "{offset} was recalled, and its acknowledgement settled it");
+                assert!(!went || followed, "{offset} was recalled, and its acknowledgement settled it");
             }
+            let to_topic = matches!(self.poison, Poison::DeadLetter | Poison::Follow);
             match kind {
                 ACCEPT if went => record.state = State::Accepted,
+                REJECT if to_topic && !recalled => record.state = State::Dead,
                 REJECT | GAP | RELEASE if went => record.state = State::Archived,
                 _ => record.state = State::Free,
             }
             if kind == RELEASE && went {
-                assert!(record.failed + 1 >= LIMIT, "{offset} was archived before its limit");
+                assert!(record.failed + 1 >= LIMIT || followed, "{offset} was archived before its limit");
             }
         }
     }
@@ -447,12 +506,74 @@ impl Run {
         }
     }
 
+    fn is_letter(&self, offset: i64) -> bool {
+        self.world.letters().iter().any(|letter| letter.offset == offset)
+    }
+
+    /// An operator alters a key; of keyless records, and without order, every record by itself.
+    fn alter(&mut self, key: usize, action: KeyAction) {
+        let subjects: Vec<KeyRef> = if self.keyed && KEYS[key] != "-" {
+            vec![of(KEYS[key])]
+        } else {
+            let alone = self.records.iter().filter(|(_, record)| !self.keyed || record.key == key);
+            alone.map(|(&offset, _)| at(offset)).collect()
+        };
+        let unsettled = |run: &Self| -> BTreeSet<i64> {
+            run.records.keys().copied().filter(|&offset| run.world_has(offset)).collect()
+        };
+        // Loads what is not in memory.
+        drop(self.world.describe(&[]));
+        let before = unsettled(self);
+        for subject in subjects {
+            let outcome = self.world.alter(subject, action);
+            self.trace.push(format!("{outcome:?}"));
+            let Ok(altered) = outcome else { continue };
+            if action != KeyAction::Park {
+                // What was resumed recalls what lies behind it; with delivery numbers that comes back at once.
+                let records = &self.records;
+                self.works.retain(|offset, work| !(work.numbered && records[offset].key == key));
+            }
+            if self.keyed && altered.key.is_some() {
+                match action {
+                    KeyAction::Park => drop(self.parked.insert(key)),
+                    KeyAction::Redrive | KeyAction::Replay(..) => {}
+                    _ => drop(self.parked.remove(&key)),
+                }
+            }
+            let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
+            let of_key = before.iter().filter(|&offset| self.records[offset].key == key);
+            let first = of_key.min().copied().unwrap_or(i64::MAX);
+            for (offset, record) in self.records.iter_mut().filter(|(_, record)| record.key == key) {
+                let replayed = match action {
+                    KeyAction::Redrive => letters.contains(offset),
+                    KeyAction::Replay(from, to) => {
+                        (from.get()..=to.get()).contains(offset) && *offset < first
+                    }
+                    _ => false,
+                };
+                record.may_return |= replayed;
+                record.replayed |= replayed;
+            }
+        }
+        let after = unsettled(self);
+        for (offset, record) in &mut self.records {
+            record.resumed |= action != KeyAction::Park;
+            if before.contains(offset) && !after.contains(offset) {
+                record.state = State::Archived;
+            }
+        }
+    }
+
     /// All members end, then one works off everything that is left.
     fn finish(&mut self) {
         self.world.pass_ms(120_000);
         for member in MEMBERS {
             drop(self.world.close_session(member, vec![]));
             self.world.reopen(member);
+        }
+        self.world.dead_letter_topic(1, true);
+        for key in 0..KEYS.len() {
+            self.alter(key, KeyAction::Resume);
         }
         self.works.clear();
         self.numbered = [false; 3];
@@ -473,11 +594,27 @@ impl Run {
             .filter(|(_, record)| matches!(record.state, State::Free | State::Held { .. }));
         let archived = self.world.view().counters.archived;
         let unseen: Vec<_> = unseen.map(|(offset, record)| (*offset, record.failed)).collect();
-        // What nobody accepted was archived at its limit by an expiry or a leave: its last delivery was its last.
+        // What nobody accepted was archived at its limit by an expiry or a leave: its last delivery was its last. Or it
+        // followed another one to the dead-letter topic.
+        let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
         assert!(
-            unseen.iter().all(|(_, failed)| failed + 1 >= LIMIT),
+            unseen.iter().all(|(offset, failed)| failed + 1 >= LIMIT || letters.contains(offset)),
             "O5: lost {unseen:?} ({archived} archived)"
         );
+        for (offset, record) in &self.records {
+            match record.state {
+                State::Dead => {
+                    assert!(letters.contains(offset), "O5: {offset} was rejected and is no dead letter")
+                }
+                State::Accepted => {
+                    assert!(
+                        record.replayed || !letters.contains(offset),
+                        "{offset} was accepted and is a dead letter"
+                    );
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -501,6 +638,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..6_i64).prop_map(Step::Retention),
         1 => prop::sample::select(vec![0, 1_000, 20_000]).prop_map(Step::Restart),
         1 => Just(Step::Control),
+        2 => (0..KEYS.len(), prop::sample::select(vec![
+            KeyAction::Park, KeyAction::Resume, KeyAction::Resume, KeyAction::Skip, KeyAction::Drop(None),
+            KeyAction::Drop(Some(Offset(20))), KeyAction::Redrive, KeyAction::Redrive,
+            KeyAction::Replay(Offset(0), Offset(3)), KeyAction::Replay(Offset(2), Offset(20)),
+        ])).prop_map(|(key, action)| Step::Alter { key, action }),
+        1 => any::<bool>().prop_map(Step::Topic),
     ]
 }
 
@@ -513,12 +656,13 @@ proptest! {
         inflight in prop::sample::select(vec![1_u32, 1, 2, 5]),
         numbered in any::<[bool; 3]>(),
         snapshot_after in prop::sample::select(vec![50_u64, 1 << 20]),
+        poison in prop::sample::select(vec![Poison::Skip, Poison::DeadLetter, Poison::Follow, Poison::Park]),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut run = Run::new(keyed, inflight, numbered, snapshot_after);
+        let mut run = Run::new(keyed, inflight, numbered, snapshot_after, poison);
         steps.iter().for_each(|step| run.step(step));
         run.finish();
-        let mut again = Run::new(keyed, inflight, numbered, snapshot_after);
+        let mut again = Run::new(keyed, inflight, numbered, snapshot_after, poison);
         steps.iter().for_each(|step| again.step(step));
         again.finish();
         prop_assert_eq!(run.trace, again.trace);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use records::ids::PartitionId;
 
+use super::dead_letters::Copying;
+use super::watch::Watched;
 use super::{Op, Part, PartState, ShareMachine, Timer};
 use crate::command::OffsetQuery;
 use crate::io::{FoundRecord, IoError, OpId, ShareState, Slice, Submission};
@@ -45,6 +47,9 @@ impl<S: Slice> ShareMachine<S> {
                 event_bytes: 0,
                 snapshot_bytes: 0,
                 sync_due: None,
+                scan_is_void: false,
+                copying: Copying::default(),
+                watched: Watched::default(),
             };
             self.parts.insert(number, part);
             number
@@ -102,6 +107,7 @@ impl<S: Slice> ShareMachine<S> {
             };
             partition.recovered(now, facts.log_start.get(), survivors.as_ref());
             if survivors.is_none() {
+                Self::release_readers(&mut partition, now);
                 self.adopt_holders(now, group, &mut partition);
             }
             return self.opened(number, partition);
@@ -149,6 +155,7 @@ impl<S: Slice> ShareMachine<S> {
         }
         self.dirty.insert(number);
         self.wake_describes(number);
+        self.wake_admins();
     }
 
     /// Who asked is told; the next request tries again. Where memory was dropped while the broker runs it is read
@@ -163,6 +170,7 @@ impl<S: Slice> ShareMachine<S> {
             self.impatient(ask);
         }
         self.wake_describes(number);
+        self.wake_admins();
     }
 
     /// Drops a share-partition's memory, since an append of its events failed and memory is ahead of the disk, and
@@ -178,6 +186,8 @@ impl<S: Slice> ShareMachine<S> {
         let part_id = part.id;
         part.generation += 1;
         part.scanning = false;
+        part.scan_is_void = false;
+        part.copying = Copying::default();
         part.waiting.clear();
         part.failures += 1;
         self.timers.set(Timer::Part(number), None);
@@ -233,9 +243,12 @@ impl<S: Slice> ShareMachine<S> {
         self.timers.set(Timer::Part(number), None);
         self.timers.set(Timer::Sync(number), None);
         self.timers.set(Timer::Reload(number), None);
+        self.timers.set(Timer::Letters(number), None);
+        self.timers.set(Timer::Watch(number), None);
         self.dirty.remove(&number);
         self.fail_requests(now, number, part.id, ShareError::UnknownPartition, out);
         self.wake_describes(number);
+        self.wake_admins();
     }
 
     /// Memory of a share-partition is gone, and with it what was granted and acknowledged in it without being answered.
