@@ -45,8 +45,8 @@ use super::observe::Bound;
 use super::partition::SharePartition;
 use super::{ShareConfig, ShareCounters, ShareLimits};
 use crate::command::{ConnectionId, Ticket, TopicImage};
-use crate::io::{Completion, OpId, ShareStateId, Slice};
-use crate::outbox::{LogTable, Outbox};
+use crate::io::{Completion, OpId, ShareStateId, Slice, Submission};
+use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::budget::Budget;
 use crate::reply::Reply;
 use crate::time::{Mono, Now};
@@ -311,6 +311,11 @@ enum Op {
     /// Of a request to delete share state: which partitions have any.
     StatesToDelete(u64),
     DeletePart(u64, PartitionId),
+    /// Of a request to delete what is left under an id: whether there is anything.
+    StatesLeft {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
     AdminStates(u64),
     Reset {
         admin: u64,
@@ -419,6 +424,11 @@ impl<S: Slice> ShareMachine<S> {
             ShareCommand::DescribeKeys(request) => self.describe_keys(ticket, request, logs, out),
             ShareCommand::AlterKey(request) => self.alter_key(ticket, request, logs, out),
             ShareCommand::ResetOffsets(request) => self.reset_offsets(ticket, request, logs, out),
+            ShareCommand::DeleteStates { group } => {
+                let op = out
+                    .submit(Owner::Share, |op| Submission::ListShareStates { op, group: Arc::clone(&group) });
+                self.ops.insert(op, Op::StatesLeft { ticket, group });
+            }
             ShareCommand::DeleteGroup { group } => self.delete_group(now, ticket, &group, out),
         }
     }
@@ -467,6 +477,9 @@ impl<S: Slice> ShareMachine<S> {
             Completion::ShareStates(op, result) => match self.ops.get(&op) {
                 Some(Op::AdminStates(_)) => self.admin_states_listed(op, result, out),
                 _ => match self.ops.remove(&op) {
+                    Some(Op::StatesLeft { ticket, group }) => {
+                        self.delete_left(now, ticket, &group, result, out);
+                    }
                     Some(Op::StatesToDelete(number)) => self.delete_listed(now, number, result, out),
                     Some(Op::States(number)) => self.states_listed(number, result, logs, out),
                     _ => {}
