@@ -170,6 +170,7 @@ impl SharePartition {
             Event::KeyStopped { key, stop } => self.stop_key(*key, *stop),
             Event::KeyResumed(key) => self.resume_key(*key),
             Event::DeadLettered(_) => self.apply_dead_lettered(event),
+            Event::Explained { offset, text } => self.stops.explain(*offset, text),
             Event::ReplayStarted { .. } | Event::Replayed { .. } | Event::ReplayEnded(_) => {
                 self.apply_replay(event, now);
             }
