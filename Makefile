@@ -29,7 +29,8 @@ FOREIGN = $(CARGO) test -p sluice-integration-tests --features foreign
 
 test-foreign: ## tests with Java, Go, Python and Node clients and with Apache Kafka's tools
 	$(FOREIGN) --test tools --test clients_plain --test clients_rdkafka --test clients_mixed_key_order \
-	  --test kafka_data --test kafka_share_group_reorders --test sync_before_answer -- --test-threads=2
+	  --test kafka_data --test kafka_share_group_reorders --test kafka_share_scenarios --test sync_before_answer \
+	  -- --test-threads=2
 
 test-mixed: ## the mixed-client key-order test, with and without a crash of the broker, ROUNDS times
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
