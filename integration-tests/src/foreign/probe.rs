@@ -153,6 +153,11 @@ impl RunningProbe {
         events
     }
 
+    /// Length of its log up to now.
+    pub fn logged_bytes(&self) -> u64 {
+        std::fs::metadata(&self.log).map_or(0, |found| found.len())
+    }
+
     /// Number of records that it has finished up to now.
     pub fn count(&self, what: What) -> usize {
         event_log::read(&self.log).iter().filter(|event| event.what == what).count()
