@@ -79,6 +79,7 @@ bench-share: build ## a stuck key, a million waiting keys, amplification; PART=s
 	$(BENCH) share -- $(or $(PART),stuck amplification million)
 
 bench-kafka-share: build ## share groups beside Apache Kafka's: perf cap acks join makespan, or only PART
+	$(CARGO) build --release -p sluice-integration-tests --bin key_share_probe
 	$(BENCH) share -- $(or $(PART),perf cap acks join makespan)
 
 bench-restart: build ## the start of a broker that has much data
