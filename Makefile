@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-share-chaos test-garbage test-crash test-sim test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-share bench-kafka-produce bench-kafka-consume bench-kafka-share clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-share-chaos test-garbage test-crash test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-share bench-kafka-produce bench-kafka-consume bench-kafka-share clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -29,8 +29,8 @@ FOREIGN = $(CARGO) test -p sluice-integration-tests --features foreign
 
 test-foreign: ## tests with Java, Go, Python and Node clients and with Apache Kafka's tools
 	$(FOREIGN) --test tools --test clients_plain --test clients_rdkafka --test clients_mixed_key_order \
-	  --test kafka_data --test kafka_share_group_reorders --test kafka_share_scenarios --test sync_before_answer \
-	  -- --test-threads=2
+	  --test kafka_data --test kafka_share_group_reorders --test kafka_share_scenarios --test kafka_share_tools \
+	  --test sync_before_answer -- --test-threads=2
 
 test-mixed: ## the mixed-client key-order test, with and without a crash of the broker, ROUNDS times
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
@@ -42,6 +42,9 @@ test-share-chaos: build ## all share clients in one group for SECONDS, members c
 test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
 	SLUICE_SIM_SEEDS=$(or $(SEEDS),1000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test -p sluice-integration-tests \
 	  --test sim_smoke --test sim_determinism --test sim_checks_itself -- --nocapture
+
+test-share-full: ## the cases of share groups that need a million records and more, whole
+	SLUICE_SHARE_FULL=1 $(CARGO) test --profile sim -p sluice-coordinator --test share -- --nocapture k34_ k37_ k63_ k69_
 
 test-sim-storage: ## the simulation of storage alone over SEEDS seeds from FROM on, or one SEED with its whole trace
 	SLUICE_STORAGE_SEEDS=$(or $(SEEDS),100000) SLUICE_STORAGE_FROM=$(FROM) SLUICE_STORAGE_SEED=$(SEED) \

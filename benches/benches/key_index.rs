@@ -141,16 +141,25 @@ fn large(disk: &Arc<dyn Disk>, config: &LogConfig) -> Logs {
     logs
 }
 
-/// Puts the index files out of the page cache.
+/// Puts all files of the partition out of the page cache.
 fn chill(disk: &Arc<dyn Disk>) {
     disk.sync_all().expect("the disk syncs");
     for entry in disk.list("bench-0").expect("the partition is there") {
-        if entry.name.ends_with(".keyindex") {
-            let file = disk.open(&format!("bench-0/{}", entry.name)).expect("it is there");
-            let os_file = file.os_file().expect("the disk is the system's");
-            rustix::fs::fadvise(os_file, 0, None, Advice::DontNeed).expect("it is a file");
-        }
+        let file = disk.open(&format!("bench-0/{}", entry.name)).expect("it is there");
+        let os_file = file.os_file().expect("the disk is the system's");
+        rustix::fs::fadvise(os_file, 0, None, Advice::DontNeed).expect("it is a file");
     }
+}
+
+/// As a share-partition finds the next records of a key again: search after search, none of aborted transactions.
+fn refill(logs: &mut Logs, key: KeyHash, end: Offset) -> usize {
+    let (mut at, mut count) = (Offset(1), 0);
+    while at < end && count < REFILL {
+        let found = logs.find_key(PARTITION, key, (at, end), true, REFILL - count);
+        let found = found.expect("the log can be read");
+        (at, count) = (found.next, count + found.records.len());
+    }
+    count
 }
 
 fn look_up(criterion: &mut Criterion) {
@@ -193,6 +202,20 @@ fn look_up(criterion: &mut Criterion) {
         let mut logs = open();
         group.bench_function(BenchmarkId::new("next_1024", format!("{name}/warm")), |bencher| {
             bencher.iter(|| next(&mut logs));
+        });
+    }
+    for name in ["rare", "frequent", "absent"] {
+        let key = key_hash(if name == "absent" { "no such key" } else { name }.as_bytes());
+        group.bench_function(BenchmarkId::new("refill_1024", format!("{name}/cold")), |bencher| {
+            let setup = || {
+                chill(&disk);
+                open()
+            };
+            bencher.iter_batched(setup, |mut logs| refill(&mut logs, key, end), BatchSize::PerIteration);
+        });
+        let mut logs = open();
+        group.bench_function(BenchmarkId::new("refill_1024", format!("{name}/warm")), |bencher| {
+            bencher.iter(|| refill(&mut logs, key, end));
         });
     }
     let mut logs = open();

@@ -1,6 +1,7 @@
 //! Benchmarks of the parts and of the whole: what they share.
 
 pub mod alone;
+pub mod bounds;
 pub mod crew;
 pub mod gate;
 pub mod jvm_job;

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use integration_tests::api_client::ApiClient;
 use integration_tests::real_time::wait_until;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    CreateTopicsRequest, IncrementalAlterConfigsRequest, ProduceRequest, TopicName,
+    BrokerId, CreateTopicsRequest, FetchRequest, IncrementalAlterConfigsRequest, ProduceRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -88,4 +89,19 @@ pub fn produce(topic: &str, partitions: Range<i32>, batch: &Bytes, acks: i16) ->
         .collect();
     let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(parts);
     ProduceRequest::default().with_acks(acks).with_timeout_ms(30_000).with_topic_data(vec![topic])
+}
+
+/// Fetch (v12) of a topic's only partition from an offset on, without a session: waits for a record.
+#[must_use]
+pub fn fetch(topic: &str, from: i64) -> FetchRequest {
+    let part =
+        FetchPartition::default().with_partition(0).with_fetch_offset(from).with_partition_max_bytes(1 << 20);
+    let topic = FetchTopic::default().with_topic(name(topic)).with_partitions(vec![part]);
+    FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(500)
+        .with_min_bytes(1)
+        .with_max_bytes(50 << 20)
+        .with_session_epoch(-1)
+        .with_topics(vec![topic])
 }

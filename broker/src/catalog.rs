@@ -370,7 +370,7 @@ impl Catalog {
     }
 
     fn publish(&self, image: Image) {
-        let topics = Arc::new(image.for_shard());
+        let topics = Arc::new(image.for_shard(&self.config));
         *self.image.write() = Arc::new(image);
         self.shard.fact(Fact::Topics(topics));
     }

@@ -244,7 +244,7 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
         facts.push(Fact::PartitionOpened { partition, role, facts: serve::log_facts(&opened) });
     }
     // Groups are found by how many partitions their topic has, which the shard must know before it is asked.
-    facts.insert(0, Fact::Topics(Arc::new(image.for_shard())));
+    facts.insert(0, Fact::Topics(Arc::new(image.for_shard(config))));
     for (group, configs) in metadata.group_configs()? {
         let configs: Overrides = configs;
         let share = group::share_config(config, &configs);

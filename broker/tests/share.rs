@@ -17,6 +17,7 @@ mod common;
 mod share;
 
 use client::{Client, text};
+use common::Server;
 use share::{ACCEPT, ALL, Fetch, NOTHING, PATIENT, REJECT, RELEASE, RENEW, Setup};
 
 const ORDERS: [&str; 2] = ["none", "key"];
@@ -362,4 +363,23 @@ async fn groups_without_settings_have_the_brokers() {
     let ask = ShareGroupDescribeRequest::default().with_group_ids(vec![GroupId(text("g"))]);
     let described = Client::new(&setup.server).await.call(1, &ask).await.groups.remove(0);
     assert_eq!(described.assignor_name.as_str(), "key");
+}
+
+#[tokio::test]
+async fn s20_an_orderly_stop_is_no_failure_of_what_is_in_hands() {
+    for order in ORDERS {
+        let setup = Setup::on(Server::with(&[]).await).await;
+        let grace = ("sluice.share.disconnect.grace.ms", "0");
+        let reset = ("share.auto.offset.reset", "earliest");
+        let whole = ("sluice.share.hold.target.ms", "0");
+        setup.configure(&[reset, ("sluice.share.order", order), grace, whole]).await;
+        setup.produce(3).await;
+        let mut a = setup.joined("a").await;
+        assert_eq!(a.fetch(PATIENT).await.acquired(), [(0, 2, 1)]);
+        // It is connected while the broker stops.
+        let setup = setup.restarted().await;
+        let mut b = setup.joined("b").await;
+        assert_eq!(b.fetch(PATIENT).await.acquired(), [(0, 2, 1)], "{order}");
+        drop(a);
+    }
 }

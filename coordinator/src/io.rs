@@ -12,6 +12,15 @@ use records::ids::{KeyHash, Offset, PartitionId};
 
 use crate::command::{BatchKeys, DeleteTo, OffsetQuery};
 
+/// Records that one [`Submission::FindKey`] tells.
+pub const KEY_FOUND_MAX: u32 = 1024;
+/// Bytes of a page of share state.
+pub const PAGE_BYTES_MAX: usize = 64 * 1024;
+/// Pages that one [`Submission::WriteSnapshot`] adds.
+pub const PAGES_WRITTEN_MAX: usize = 4096;
+/// Pages that one [`Submission::ReadPages`] reads.
+pub const PAGES_READ_MAX: usize = 256;
+
 /// Names a submission until its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
@@ -73,6 +82,14 @@ pub enum Submission {
         /// Which.
         partition: PartitionId,
     },
+    /// The same whatever the topic's flush policy says, and not shared: something is given up for what was appended; →
+    /// [`Completion::Synced`].
+    SyncNow {
+        /// Names it.
+        op: OpId,
+        /// Which.
+        partition: PartitionId,
+    },
     /// Find the bytes of a fetch; → [`Completion::Read`].
     Read {
         /// Names it.
@@ -123,6 +140,41 @@ pub enum Submission {
         /// Whether batches of aborted transactions are to be told as [`ScannedKind::Aborted`].
         committed: bool,
     },
+    /// Find records of one key; → [`Completion::KeyFound`].
+    FindKey {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// The key's hash: keys that share one are one key here.
+        key: KeyHash,
+        /// From this offset, or the log start where that is above it.
+        from: Offset,
+        /// Not at or beyond this one (high watermark or last stable offset).
+        upper: Offset,
+        /// Whether records of aborted transactions are left out.
+        committed: bool,
+        /// At most this many, and never more than [`KEY_FOUND_MAX`].
+        max: u32,
+    },
+    /// Read single records whole; → [`Completion::RecordsRead`].
+    ReadRecords {
+        /// Names it.
+        op: OpId,
+        /// Where.
+        partition: PartitionId,
+        /// Which, ascending; at most [`READ_RECORDS_MAX`].
+        offsets: Vec<Offset>,
+        /// About this many bytes of keys and values; the first record is read whatever its size.
+        bytes_max: u64,
+    },
+    /// What retention takes next of a log, and when; → [`Completion::RetentionFound`].
+    NextRetention {
+        /// Names it.
+        op: OpId,
+        /// Which.
+        partition: PartitionId,
+    },
     /// Build the record data of a share answer; → [`Completion::Built`].
     Build {
         /// Names it.
@@ -149,6 +201,9 @@ pub enum Submission {
         events: Vec<Bytes>,
     },
     /// Replace a share-partition's snapshot and drop the events before it; → [`Completion::EventsAppended`].
+    ///
+    /// The state's pages after it are those before it without `dropped` and with `pages`; after a crash there is the
+    /// old snapshot with its pages or the new one with its own. When it fails, all is as it was before.
     WriteSnapshot {
         /// Names it.
         op: OpId,
@@ -156,6 +211,20 @@ pub enum Submission {
         state: ShareStateId,
         /// The encoded snapshot.
         snapshot: Bytes,
+        /// New pages: an id that no snapshot on the disk names, and at most [`PAGE_BYTES_MAX`] bytes. They never change.
+        pages: Vec<(u64, Bytes)>,
+        /// Pages that the snapshot needs no more.
+        dropped: Vec<u64>,
+    },
+    /// Read pages of a share-partition's state; → [`Completion::PagesRead`].
+    ReadPages {
+        /// Names it.
+        op: OpId,
+        /// Which state.
+        state: ShareStateId,
+        /// Which pages: of the last snapshot that was written, at most [`PAGES_READ_MAX`]. None of them may be dropped
+        /// before this is answered.
+        pages: Vec<u64>,
     },
     /// Delete a share-partition's state (`partition` given) or all of a group; → [`Completion::ShareStateDeleted`].
     DeleteShareState {
@@ -231,7 +300,7 @@ pub struct FoundRecord {
 pub enum Completion<S> {
     /// Of [`Submission::Append`].
     Appended(OpId, Result<Appended, AppendError>),
-    /// Of [`Submission::Sync`]: durable to the end at which it was taken.
+    /// Of [`Submission::Sync`] and [`Submission::SyncNow`]: durable to the end at which it was taken.
     Synced(OpId, Result<(), IoError>),
     /// Of [`Submission::Read`]: one result a part, in order.
     Read(OpId, Vec<Result<FoundBatches<S>, IoError>>),
@@ -243,12 +312,21 @@ pub enum Completion<S> {
     Loaded(OpId, Result<Vec<Bytes>, IoError>),
     /// Of [`Submission::Scan`].
     Scanned(OpId, Result<Scanned, IoError>),
+    /// Of [`Submission::FindKey`].
+    KeyFound(OpId, Result<KeyFound, IoError>),
+    /// Of [`Submission::ReadRecords`]: the first of them, in order, as many as the limit allows.
+    RecordsRead(OpId, Result<Vec<ReadRecord>, IoError>),
+    /// Of [`Submission::NextRetention`]: `None` where nothing will be taken for its age, or for the log's size.
+    RetentionFound(OpId, Result<Option<RetentionDue>, IoError>),
     /// Of [`Submission::Build`]: one result a part, in order.
     Built(OpId, Vec<Result<S, BuildError>>),
     /// Of [`Submission::OpenShareState`].
     ShareStateOpened(OpId, Result<ShareState, IoError>),
     /// Of [`Submission::AppendEvents`] and [`Submission::WriteSnapshot`].
     EventsAppended(OpId, Result<EventsAppended, IoError>),
+    /// Of [`Submission::ReadPages`]: in the order in which they were asked for. [`IoError::Corrupt`] where one of them
+    /// is damaged or is no page of the state.
+    PagesRead(OpId, Result<Vec<StoredState>, IoError>),
     /// Of [`Submission::DeleteShareState`].
     ShareStateDeleted(OpId, Result<(), IoError>),
     /// Of [`Submission::ListShareStates`].
@@ -267,9 +345,13 @@ impl<S> Completion<S> {
             | Self::RecordsDeleted(op, _)
             | Self::Loaded(op, _)
             | Self::Scanned(op, _)
+            | Self::KeyFound(op, _)
+            | Self::RecordsRead(op, _)
+            | Self::RetentionFound(op, _)
             | Self::Built(op, _)
             | Self::ShareStateOpened(op, _)
             | Self::EventsAppended(op, _)
+            | Self::PagesRead(op, _)
             | Self::ShareStateDeleted(op, _)
             | Self::ShareStates(op, _) => *op,
         }
@@ -283,15 +365,20 @@ impl Submission {
         match self {
             Self::Append { op, .. }
             | Self::Sync { op, .. }
+            | Self::SyncNow { op, .. }
             | Self::Read { op, .. }
             | Self::FindOffset { op, .. }
             | Self::DeleteRecords { op, .. }
             | Self::Load { op, .. }
             | Self::Scan { op, .. }
+            | Self::FindKey { op, .. }
+            | Self::ReadRecords { op, .. }
+            | Self::NextRetention { op, .. }
             | Self::Build { op, .. }
             | Self::OpenShareState { op, .. }
             | Self::AppendEvents { op, .. }
             | Self::WriteSnapshot { op, .. }
+            | Self::ReadPages { op, .. }
             | Self::DeleteShareState { op, .. }
             | Self::ListShareStates { op, .. } => *op,
         }
@@ -429,6 +516,52 @@ pub struct ScannedRecord {
     pub bytes: u32,
 }
 
+/// What a search for the records of a key found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyFound {
+    /// Records of that key for consumers, in offset order: no markers, nothing that left the log, and none of an aborted
+    /// transaction where those were to be left out. What is damaged has no key, but where nobody has noticed that so far:
+    /// then a build tells of it. Their sizes may be estimates.
+    pub records: Vec<ScannedRecord>,
+    /// Everything below it is told; `upper` when the search is through, or the log's end where that is below it. One
+    /// search is bounded work, so it may end before, with fewer than were asked for and even none: ask from here on.
+    pub next: Offset,
+}
+
+/// Records that one [`Submission::ReadRecords`] may name.
+pub const READ_RECORDS_MAX: usize = 256;
+
+/// One record that was read, or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRecord {
+    /// Its offset.
+    pub offset: Offset,
+    /// `None`: it has left the log, or its stored batch cannot be read.
+    pub record: Option<WholeRecord>,
+}
+
+/// A record's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeRecord {
+    /// Its timestamp, milliseconds.
+    pub timestamp: i64,
+    /// Its key.
+    pub key: Option<Bytes>,
+    /// Its value.
+    pub value: Option<Bytes>,
+}
+
+/// What retention takes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionDue {
+    /// Everything below this offset.
+    pub until: Offset,
+    /// Not before then, milliseconds since the epoch.
+    pub at_ms: i64,
+    /// How long the log keeps its records, milliseconds; 0 where its size is the reason.
+    pub length_ms: i64,
+}
+
 /// Why the data of a share answer could not be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
@@ -461,7 +594,7 @@ pub struct ShareState {
     pub existed: bool,
 }
 
-/// A snapshot or an event as it is read back.
+/// A snapshot, an event or a page as it is read back.
 #[derive(Clone, Debug)]
 pub struct StoredState {
     /// As it was written.

@@ -7,6 +7,7 @@ use crate::command::{ConnectionId, DeliveryNumber, Ticket};
 use crate::group::GroupReply;
 use crate::io::{AbortedTransaction, AppendError, Appended, DeleteError, Submission};
 use crate::share::ShareError;
+use crate::share::admin::{AdminError, KeyAltered, ShareKeys};
 
 /// One thing that comes out of a round.
 #[derive(Clone, Debug)]
@@ -28,6 +29,28 @@ pub enum Effect {
     GroupDeleted(std::sync::Arc<str>),
     /// A key-ordered share group reads this partition: index its keys.
     IndexKeys(PartitionId),
+    /// Retention will soon take records that a share group has not done: tell the operator.
+    RetentionWarning {
+        /// The group.
+        group: std::sync::Arc<str>,
+        /// The partition.
+        partition: PartitionId,
+        /// The first of the records.
+        offset: Offset,
+        /// When, milliseconds since the epoch; the next look for old records after it.
+        at_ms: i64,
+        /// How long that is from now, milliseconds.
+        left_ms: i64,
+    },
+    /// Dead letters of a share group cannot be copied: tell the operator.
+    DeadLettersWait {
+        /// The group.
+        group: std::sync::Arc<str>,
+        /// The partition whose records they are.
+        partition: PartitionId,
+        /// Why.
+        trouble: crate::share::admin::DeadLetterTrouble,
+    },
 }
 
 /// The answer to a command.
@@ -49,9 +72,23 @@ pub enum Reply<S> {
     ShareAcknowledged(Result<ShareAcknowledged, ShareError>),
     /// Of [`crate::command::Command::DescribeShareOffsets`].
     ShareOffsets(Vec<(PartitionId, Result<ShareOffsets, ShareError>)>),
+    /// Of [`crate::command::Command::DeleteShareOffsets`]: for each partition, in order, whether there was any state.
+    ShareOffsetsDeleted(Result<Vec<StateDeleted>, crate::group::GroupError>),
+    /// Of [`crate::command::Command::DescribeShareKeys`].
+    ShareKeys(Result<Box<ShareKeys>, AdminError>),
+    /// Of [`crate::command::Command::AlterShareKey`].
+    KeyAltered(Result<KeyAltered, AdminError>),
+    /// Of [`crate::command::Command::ResetShareOffsets`] and [`crate::command::Command::AlterShareOffsets`]: one result a
+    /// part, in order: where it begins now.
+    ShareOffsetsReset(Vec<(PartitionId, Result<Offset, AdminError>)>),
+    /// Of [`crate::command::Command::AlterShareOffsets`]: the group may not be altered.
+    ShareOffsetsRefused(crate::group::GroupError),
     /// Of [`crate::command::Command::DeleteGroup`].
     GroupDeleted(Result<(), crate::group::GroupError>),
 }
+
+/// Of a partition whose share state was to be deleted: whether there was any.
+pub type StateDeleted = (PartitionId, Result<bool, ShareError>);
 
 /// Why a part of a produce request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

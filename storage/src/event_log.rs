@@ -8,7 +8,14 @@
 //! A frame's CRC goes on from that of the frame before, so bytes of a cut or failed write never join on behind new
 //! ones. The file ends at its first frame that does not check, or before the append that this frame belongs to: a torn
 //! tail is cut at opening.
+//!
+//! What would be too much to be written with each snapshot stands in pages (`pages.rs`), of which a snapshot names those
+//! that it means. A generation counts when its snapshot is whole and the pages that came with it check: of those a sync
+//! reaches both or, as far as is known, neither.
 
+mod blocks;
+mod frame;
+mod pages;
 #[cfg(test)]
 mod tests;
 
@@ -16,22 +23,16 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 
+use self::frame::{Content, EVENT, EVENT_OF_MORE, PAGES, SNAPSHOT, put_frame, put_header, read};
+use self::pages::{Pages, Table};
 use crate::disk::{Disk, DiskFile, is_full, join};
 use crate::error::{IoContext, StorageError};
-use crate::options::EVENT_FRAME_BYTES_MAX;
 
-const MAGIC: u32 = 0x534c_4556;
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 8;
-/// Length and CRC, then what the CRC covers: kind, epoch, body.
-const FRAME_OVERHEAD: usize = 13;
-const COVERED_OVERHEAD: usize = 5;
-const EVENT: u8 = 0;
-const SNAPSHOT: u8 = 1;
-/// An event that counts only together with the one behind it: both were written by one append.
-const EVENT_OF_MORE: u8 = 2;
+pub(crate) use self::pages::DamagedPage;
+pub use self::pages::PagePlaces;
+pub(crate) use self::pages::{file_name as pages_name, name_of as name_of_pages};
 
 /// What is known of an opened event log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,17 @@ pub(crate) fn whole(bytes: &Bytes, path: &str) -> Result<Option<u64>, StorageErr
     Ok((valid < bytes.len() as u64).then_some(valid))
 }
 
+/// The pages that do not check of those that a start would go on with.
+pub(crate) fn damaged_pages(
+    disk: &dyn Disk,
+    directory: &str,
+    name: u64,
+) -> Result<Vec<DamagedPage>, StorageError> {
+    let found = list(disk, directory, name)?;
+    let table = choose(disk, directory, name, &found.generations)?.chosen.map(|chosen| chosen.content.table);
+    pages::damaged(disk, &pages::path(directory, name), &table.unwrap_or_default(), false)
+}
+
 fn parse_name(file: &str) -> Option<(u64, u64)> {
     let (name, generation) = file.strip_prefix("share-")?.strip_suffix(".events")?.split_once('.')?;
     Some((name.parse().ok()?, generation.parse().ok()?))
@@ -86,14 +98,27 @@ pub(crate) struct EventLog {
     dirty: bool,
     /// A failed write could not be cut back.
     broken: bool,
+    pages: Pages,
 }
 
-/// One file's content, as far as it checks.
-struct Content {
-    replay: Replay,
-    valid_len: u64,
-    chain: u32,
-    since_snapshot: u64,
+/// What belongs to an event log in its directory.
+struct Listed {
+    generations: BTreeSet<u64>,
+    has_pages: bool,
+}
+
+/// The generation to go on with.
+struct Chosen {
+    generation: u64,
+    content: Content,
+    file_len: u64,
+}
+
+/// What a start makes of the generations that it finds.
+struct Choice {
+    chosen: Option<Chosen>,
+    /// Newer ones, of which not everything has come to the disk.
+    unfinished: Vec<u64>,
 }
 
 impl EventLog {
@@ -103,6 +128,22 @@ impl EventLog {
         directory: &str,
         name: u64,
     ) -> Result<(Self, Replay), StorageError> {
+        let mut found = list(&**disk, directory, name)?;
+        let choice = choose(&**disk, directory, name, &found.generations)?;
+        let path = |generation| generation_path(directory, name, generation);
+        for generation in choice.unfinished {
+            let path = path(generation);
+            tracing::warn!(path, "snapshot was not finished, going back to the one before");
+            disk.remove_file(&path).doing("remove", &path)?;
+            found.generations.remove(&generation);
+            // For good: its pages could come to check by what is written in their place.
+            disk.sync_dir(directory).map_err(|error| {
+                tracing::error!(path, %error, "the removal of an unfinished snapshot cannot be synced");
+                StorageError::Poisoned
+            })?;
+        }
+        let mut table = Table::new();
+        let mut replay = Replay::default();
         let mut log = Self {
             disk: Arc::clone(disk),
             directory: directory.to_owned(),
@@ -115,17 +156,10 @@ impl EventLog {
             older: BTreeSet::new(),
             dirty: false,
             broken: false,
+            pages: Pages::none(disk, pages::path(directory, name)),
         };
-        let mut generations = log.generations()?;
-        while let Some(generation) = generations.pop_last() {
-            let path = log.path(generation);
-            let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
-            let file_len = bytes.len() as u64;
-            let Some(content) = read(&bytes.into(), &path, generation)? else {
-                tracing::warn!(path, "snapshot was not finished, going back to the one before");
-                disk.remove_file(&path).doing("remove", &path)?;
-                continue;
-            };
+        if let Some(Chosen { generation, content, file_len }) = choice.chosen {
+            let path = path(generation);
             let file = disk.open(&path).doing("open", &path)?;
             if content.valid_len < file_len {
                 tracing::warn!(path, lost = file_len - content.valid_len, "torn tail of an event log is cut");
@@ -136,17 +170,21 @@ impl EventLog {
                     StorageError::Poisoned
                 })?;
             }
+            found.generations.remove(&generation);
             log.generation = generation;
             log.file = Some(file);
             log.len = content.valid_len;
             log.chain = content.chain;
             log.since_snapshot = content.since_snapshot;
-            log.older = generations;
+            log.older = found.generations;
             // After a kill it may be in memory only.
             log.dirty = true;
-            return Ok((log, content.replay));
+            (table, replay) = (content.table, content.replay);
         }
-        Ok((log, Replay::default()))
+        if found.has_pages || !table.is_empty() {
+            log.pages.take_up(found.has_pages, (log.generation, table), log.older.is_empty())?;
+        }
+        Ok((log, replay))
     }
 
     pub(crate) fn facts(&self) -> EventsFacts {
@@ -174,7 +212,7 @@ impl EventLog {
         }
         let mut buffer = Vec::new();
         if self.len == 0 {
-            put_header(&mut buffer);
+            put_header(&mut buffer, false);
         }
         let header = buffer.len();
         let mut chain = self.chain;
@@ -212,18 +250,56 @@ impl EventLog {
         }
     }
 
-    /// Begins a new generation with a snapshot that stands for all events so far. The directory must be synced with
-    /// the next sync.
-    pub(crate) fn snapshot(&mut self, epoch: i32, snapshot: &[u8]) -> Result<(), StorageError> {
+    /// Begins a new generation with a snapshot that stands for all events so far: with the pages of the one before, but
+    /// for those that are `dropped`, and these new ones. The directory must be synced with the next sync.
+    pub(crate) fn snapshot(
+        &mut self,
+        epoch: i32,
+        snapshot: &[u8],
+        pages: &[(u64, Bytes)],
+        dropped: &[u64],
+    ) -> Result<(), StorageError> {
+        if self.file.is_none() {
+            // Until its pages, or those of the next one, are durable there must be something to go back to.
+            self.append(epoch, &[])?;
+        }
         let generation = self.generation + 1;
+        let change = self.pages.write((generation, epoch), pages, dropped)?;
+        let table = self.pages.table(&change);
+        match self.begin(generation, epoch, table.as_deref(), snapshot) {
+            Ok(()) => {
+                self.pages.commit(change, generation);
+                Ok(())
+            }
+            Err(error) => {
+                self.pages.abandon(change);
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        generation: u64,
+        epoch: i32,
+        table: Option<&[u8]>,
+        snapshot: &[u8],
+    ) -> Result<(), StorageError> {
         let path = self.path(generation);
-        let mut buffer = Vec::with_capacity(HEADER_BYTES + FRAME_OVERHEAD + snapshot.len());
-        put_header(&mut buffer);
-        let chain = put_frame(&mut buffer, SNAPSHOT, epoch, snapshot, 0)?;
+        let mut buffer = Vec::new();
+        put_header(&mut buffer, table.is_some());
+        let mut chain = 0;
+        if let Some(table) = table {
+            chain = put_frame(&mut buffer, PAGES, epoch, table, chain)?;
+        }
+        let chain = put_frame(&mut buffer, SNAPSHOT, epoch, snapshot, chain)?;
         let file = self.disk.create(&path).doing("create", &path)?;
         if let Err(error) = file.write_all_at(&buffer, 0) {
-            if let Err(second) = self.disk.remove_file(&path) {
-                tracing::warn!(path, %second, "cannot remove an unfinished snapshot");
+            // A power cut must not bring back what was refused, nor in place of what follows now.
+            let emptied = file.set_len(0).and_then(|()| file.sync_data());
+            if let Err(second) = emptied.and_then(|()| self.disk.remove_file(&path)) {
+                tracing::error!(path, %error, %second, "an unfinished snapshot cannot be removed");
+                self.broken = true;
             }
             return Err(error).doing("write", &path);
         }
@@ -240,9 +316,26 @@ impl EventLog {
         Ok(())
     }
 
-    /// The file that a sync must reach, when there is anything new in it.
-    pub(crate) fn take_dirty(&mut self) -> Option<Arc<dyn DiskFile>> {
-        std::mem::take(&mut self.dirty).then(|| self.file.clone()).flatten()
+    /// The pages of the last snapshot, ascending.
+    pub(crate) fn page_ids(&self) -> Vec<u64> {
+        self.pages.ids()
+    }
+
+    /// Reads pages, each with the epoch that it was written under.
+    pub(crate) fn read_pages(&mut self, ids: &[u64]) -> Result<Vec<(i32, Bytes)>, StorageError> {
+        self.pages.read(ids)
+    }
+
+    /// Where pages are to be found.
+    pub(crate) fn page_places(&mut self, ids: &[u64]) -> Result<Option<PagePlaces>, StorageError> {
+        self.pages.places(ids)
+    }
+
+    /// The files that a sync must reach, as far as there is anything new in them.
+    pub(crate) fn take_dirty(&mut self) -> Vec<Arc<dyn DiskFile>> {
+        let pages = self.pages.take_dirty();
+        let events = std::mem::take(&mut self.dirty).then(|| self.file.clone()).flatten();
+        pages.into_iter().chain(events).collect()
     }
 
     /// A sync has reached the file of that generation: what stood for it before goes.
@@ -253,119 +346,67 @@ impl EventLog {
                 tracing::warn!(path, %error, "cannot remove an old event log");
             }
         }
+        self.pages.synced(generation);
     }
 
-    /// Removes all files.
+    /// Removes all files: those of pages last, so that nothing that a crash brings back lacks them.
     pub(crate) fn delete(self) -> Result<(), StorageError> {
-        for generation in self.generations()? {
+        for generation in list(&*self.disk, &self.directory, self.name)?.generations {
             let path = self.path(generation);
             self.disk.remove_file(&path).doing("remove", &path)?;
         }
-        Ok(())
-    }
-
-    fn generations(&self) -> Result<BTreeSet<u64>, StorageError> {
-        let entries = match self.disk.list(&self.directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-            Err(error) => return Err(error).doing("list", &self.directory),
-        };
-        let names = entries.iter().filter_map(|entry| parse_name(&entry.name));
-        Ok(names.filter(|(name, _)| *name == self.name).map(|(_, generation)| generation).collect())
+        self.pages.delete()
     }
 
     fn path(&self, generation: u64) -> String {
-        join(&self.directory, &format!("share-{}.{generation}.events", self.name))
+        generation_path(&self.directory, self.name, generation)
     }
 }
 
-fn put_header(buffer: &mut Vec<u8>) {
-    buffer.put_u32(MAGIC);
-    buffer.put_u32(VERSION);
+fn generation_path(directory: &str, name: u64, generation: u64) -> String {
+    join(directory, &format!("share-{name}.{generation}.events"))
 }
 
-fn put_frame(
-    buffer: &mut Vec<u8>,
-    kind: u8,
-    epoch: i32,
-    body: &[u8],
-    chain: u32,
-) -> Result<u32, StorageError> {
-    if body.len() > EVENT_FRAME_BYTES_MAX {
-        let source = io::Error::from(io::ErrorKind::FileTooLarge);
-        return Err(StorageError::Io {
-            action: "write an oversized frame to",
-            path: "an event log".into(),
-            source,
-        });
-    }
-    let start = buffer.len();
-    buffer.put_u32((COVERED_OVERHEAD + body.len()) as u32);
-    buffer.put_u32(0);
-    buffer.put_u8(kind);
-    buffer.put_i32(epoch);
-    buffer.extend_from_slice(body);
-    let crc = crc32c::crc32c_append(chain, &buffer[start + 8..]);
-    buffer[start + 4..start + 8].copy_from_slice(&crc.to_be_bytes());
-    Ok(crc)
+fn list(disk: &dyn Disk, directory: &str, name: u64) -> Result<Listed, StorageError> {
+    let entries = match disk.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        entries => entries.doing("list", directory)?,
+    };
+    let names = entries.iter().filter_map(|entry| parse_name(&entry.name));
+    Ok(Listed {
+        generations: names.filter(|(of, _)| *of == name).map(|(_, generation)| generation).collect(),
+        has_pages: entries.iter().any(|entry| name_of_pages(&entry.name) == Some(name)),
+    })
 }
 
-/// Reads a file up to its first frame that does not check; `None` when it lacks the snapshot that it must begin with.
-fn read(bytes: &Bytes, path: &str, generation: u64) -> Result<Option<Content>, StorageError> {
-    let mut content = Content { replay: Replay::default(), valid_len: 0, chain: 0, since_snapshot: 0 };
-    let mut rest = bytes.clone();
-    if rest.len() < HEADER_BYTES || rest.get_u32() != MAGIC {
-        return Ok((generation == 0).then_some(content));
-    }
-    let version = rest.get_u32();
-    if version == 0 {
-        return Ok((generation == 0).then_some(content));
-    }
-    if version > VERSION {
-        let reason = format!("format {version} is newer than {VERSION}");
-        return Err(StorageError::Damaged { path: path.to_owned(), reason });
-    }
-    content.valid_len = HEADER_BYTES as u64;
-    let mut chain = content.chain;
-    let (mut append, mut append_len) = (Vec::new(), 0);
-    while let Some((kind, epoch, body, crc)) = next_frame(&mut rest, chain) {
-        let first = content.valid_len + append_len == HEADER_BYTES as u64;
-        if (kind == SNAPSHOT) != (first && generation > 0) {
-            break;
-        }
-        chain = crc;
-        append_len += (FRAME_OVERHEAD + body.len()) as u64;
-        if kind == SNAPSHOT {
-            content.replay.snapshot = Some((epoch, body));
-        } else {
-            append.push((epoch, body));
-            if kind == EVENT_OF_MORE {
-                continue;
+/// The newest generation of which everything is there.
+fn choose(
+    disk: &dyn Disk,
+    directory: &str,
+    name: u64,
+    generations: &BTreeSet<u64>,
+) -> Result<Choice, StorageError> {
+    let mut unfinished = Vec::new();
+    let mut damaged: Option<(Chosen, usize)> = None;
+    for &generation in generations.iter().rev() {
+        let path = generation_path(directory, name, generation);
+        let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
+        let file_len = bytes.len() as u64;
+        if let Some(content) = read(&bytes.into(), &path, generation)? {
+            let pages = pages::path(directory, name);
+            // Without an older one it was durable: then what is damaged is, whatever else there is.
+            let is_sure = generations.first() == Some(&generation);
+            let is_whole = is_sure || pages::damaged(disk, &pages, &content.table, true)?.is_empty();
+            let found = Chosen { generation, content, file_len };
+            if is_whole {
+                return Ok(Choice { chosen: Some(found), unfinished });
             }
-            content.since_snapshot += append_len;
-            content.replay.events.append(&mut append);
+            damaged = damaged.or(Some((found, unfinished.len())));
         }
-        content.valid_len += std::mem::take(&mut append_len);
-        content.chain = chain;
+        unfinished.push(generation);
     }
-    let whole = generation == 0 || content.replay.snapshot.is_some();
-    Ok(whole.then_some(content))
-}
-
-fn next_frame(rest: &mut Bytes, chain: u32) -> Option<(u8, i32, Bytes, u32)> {
-    if rest.len() < FRAME_OVERHEAD {
-        return None;
-    }
-    let len = rest.get_u32() as usize;
-    let crc = rest.get_u32();
-    if len < COVERED_OVERHEAD || len > rest.len() {
-        return None;
-    }
-    let mut covered = rest.split_to(len);
-    if crc32c::crc32c_append(chain, &covered) != crc {
-        return None;
-    }
-    let kind = covered.get_u8();
-    let epoch = covered.get_i32();
-    Some((kind, epoch, covered, crc))
+    // There is none to go back to.
+    let newer = damaged.as_ref().map_or(unfinished.len(), |(_, newer)| *newer);
+    unfinished.truncate(newer);
+    Ok(Choice { chosen: damaged.map(|(found, _)| found), unfinished })
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use records::ids::PartitionId;
 
 use crate::error::StorageError;
-use crate::event_log::{EventLog, EventsFacts, Replay};
+use crate::event_log::{EventLog, EventsFacts, PagePlaces, Replay};
 use crate::logs::{Logs, OpenLog};
 
 impl Logs {
@@ -55,22 +55,63 @@ impl Logs {
         appended
     }
 
-    /// Replaces the snapshot and all events with a new snapshot.
+    /// Replaces the snapshot and all events with a new snapshot. Its pages are those of the one before but for `dropped`,
+    /// and `pages`, each with a new id and at most [`crate::options::PAGE_BYTES_MAX`] bytes. After a crash there is the
+    /// snapshot before with its pages or this one with its own.
     pub fn write_snapshot(
         &mut self,
         id: PartitionId,
         name: u64,
         epoch: i32,
         snapshot: &[u8],
+        pages: &[(u64, Bytes)],
+        dropped: &[u64],
     ) -> Result<(), StorageError> {
         let open = self.writable(id)?;
         let log = open.events.get_mut(&name).ok_or(StorageError::UnknownPartition)?;
         open.log.ensure_directory()?;
-        log.snapshot(epoch, snapshot)?;
+        // Some of the names may be there although the rest fails.
         let directory = open.log.directory().to_owned();
         open.log.dirty().directories.insert(directory);
-        open.log.events().insert(name);
-        Ok(())
+        let is_new = log.is_new();
+        let written = log.snapshot(epoch, snapshot, pages, dropped);
+        if is_new && !log.is_new() {
+            open.log.events().insert(name);
+        }
+        if log.is_broken() && !open.log.is_poisoned() {
+            // Opened anew it would look whole.
+            open.log.poison();
+            self.data_dir.note_failed_sync();
+        }
+        written
+    }
+
+    /// The pages of an open event log's last snapshot, ascending by id.
+    pub fn pages_of(&mut self, id: PartitionId, name: u64) -> Result<Vec<u64>, StorageError> {
+        Ok(self.open_events_of(id, name)?.page_ids())
+    }
+
+    /// Reads pages of an open event log's last snapshot, each with the leader epoch that it was written under.
+    ///
+    /// # Errors
+    /// [`StorageError::Damaged`] where one is not what was written, or not of the last snapshot.
+    pub fn read_pages(
+        &mut self,
+        id: PartitionId,
+        name: u64,
+        pages: &[u64],
+    ) -> Result<Vec<(i32, Bytes)>, StorageError> {
+        self.open_events_of(id, name)?.read_pages(pages)
+    }
+
+    /// Where these pages stand, as far as there are such, to get them into memory; `None` where there is nothing to read.
+    pub fn page_places(
+        &mut self,
+        id: PartitionId,
+        name: u64,
+        pages: &[u64],
+    ) -> Result<Option<PagePlaces>, StorageError> {
+        self.open_events_of(id, name)?.page_places(pages)
     }
 
     /// Removes an event log, opened or not.
@@ -105,6 +146,10 @@ impl Logs {
 
     fn open_log(&mut self, id: PartitionId) -> Result<&mut OpenLog, StorageError> {
         self.logs.get_mut(&id).ok_or(StorageError::UnknownPartition)
+    }
+
+    fn open_events_of(&mut self, id: PartitionId, name: u64) -> Result<&mut EventLog, StorageError> {
+        self.open_log(id)?.events.get_mut(&name).ok_or(StorageError::UnknownPartition)
     }
 
     fn writable(&mut self, id: PartitionId) -> Result<&mut OpenLog, StorageError> {

@@ -28,12 +28,14 @@ pub(crate) struct EntryFile<const N: usize> {
     stored: u32,
     tail: Vec<[u8; N]>,
     last: Option<[u8; N]>,
+    /// Where the last search ended: one who reads on looks just behind it next.
+    found: u32,
 }
 
 impl<const N: usize> EntryFile<N> {
     /// An index of which `len` bytes are in the file.
     pub(crate) fn new(file: LazyFile, len: u64) -> Self {
-        Self { file, stored: (len / N as u64) as u32, tail: Vec::new(), last: None }
+        Self { file, stored: (len / N as u64) as u32, tail: Vec::new(), last: None, found: 0 }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -112,9 +114,7 @@ impl<const N: usize> EntryFile<N> {
     ) -> io::Result<()> {
         let mut next = first;
         while next < self.stored {
-            let mut block = vec![[0; N]; SEARCH_BLOCK_ENTRIES.min(self.stored - next) as usize];
-            let position = u64::from(next) * N as u64;
-            self.file.get()?.read_exact_at(block.as_flattened_mut(), position)?;
+            let block = self.block(next, SEARCH_BLOCK_ENTRIES.min(self.stored - next))?;
             if !block.iter().all(&mut visit) {
                 return Ok(());
             }
@@ -146,29 +146,56 @@ impl<const N: usize> EntryFile<N> {
 
     /// How many leading entries `holds` is true of; it must be false of all the rest.
     pub(crate) fn partition_point(&mut self, holds: impl Fn(&[u8; N]) -> bool) -> io::Result<u32> {
-        if self.tail.first().is_some_and(&holds) {
-            return Ok(self.stored + self.tail.partition_point(holds) as u32);
-        }
-        let (mut low, mut high) = (0, self.stored);
-        while high - low > SEARCH_BLOCK_ENTRIES {
-            let middle = low + (high - low) / 2;
-            if holds(&self.entry(middle)?) { low = middle } else { high = middle }
-        }
-        if high == 0 {
-            return Ok(0);
-        }
-        let mut block = vec![[0; N]; (high - low) as usize];
-        let position = u64::from(low) * N as u64;
-        self.file.get()?.read_exact_at(block.as_flattened_mut(), position)?;
-        Ok(low + block.partition_point(holds) as u32)
+        self.search(holds).map(|(count, _)| count)
     }
 
     /// The last entry for which `holds` is true, under the rule of [`EntryFile::partition_point`].
     pub(crate) fn last_where(&mut self, holds: impl Fn(&[u8; N]) -> bool) -> io::Result<Option<[u8; N]>> {
-        match self.partition_point(holds)? {
-            0 => Ok(None),
-            count => self.entry(count - 1).map(Some),
+        match self.search(holds)? {
+            (0, _) => Ok(None),
+            (_, Some(entry)) => Ok(Some(entry)),
+            (count, None) => self.entry(count - 1).map(Some),
         }
+    }
+
+    /// The partition point, and the entry in front of it where that was read on the way.
+    fn search(&mut self, holds: impl Fn(&[u8; N]) -> bool) -> io::Result<(u32, Option<[u8; N]>)> {
+        if self.tail.first().is_some_and(&holds) {
+            let count = self.tail.partition_point(holds);
+            return Ok((self.stored + count as u32, Some(self.tail[count - 1])));
+        }
+        if self.stored == 0 {
+            return Ok((0, None));
+        }
+        let near = self.found.min(self.stored - 1);
+        let block = self.block(near, SEARCH_BLOCK_ENTRIES.min(self.stored - near))?;
+        let count = block.partition_point(&holds) as u32;
+        if count > 0 && (count < block.len() as u32 || near + count == self.stored) {
+            return Ok(self.found_in(&block, near, count));
+        }
+        let (mut low, mut high) = if count == 0 { (0, near) } else { (near + count - 1, self.stored) };
+        while high - low > SEARCH_BLOCK_ENTRIES {
+            let middle = low + (high - low) / 2;
+            if holds(&self.entry(middle)?) { low = middle } else { high = middle }
+        }
+        let block = self.block(low, high - low)?;
+        let count = block.partition_point(holds) as u32;
+        Ok(self.found_in(&block, low, count))
+    }
+
+    fn block(&mut self, first: u32, count: u32) -> io::Result<Vec<[u8; N]>> {
+        let mut block = vec![[0; N]; count as usize];
+        if count > 0 {
+            self.file.get()?.read_exact_at(block.as_flattened_mut(), u64::from(first) * N as u64)?;
+        }
+        Ok(block)
+    }
+
+    /// The answer of a search of which `count` entries of `block`, which begins at `first`, lie in front.
+    fn found_in(&mut self, block: &[[u8; N]], first: u32, count: u32) -> (u32, Option<[u8; N]>) {
+        let before = count.checked_sub(1).map(|index| block[index as usize]);
+        self.found = (first + count).saturating_sub(1);
+        (first + count, before)
     }
 
     pub(crate) fn close(&mut self) {
@@ -187,7 +214,7 @@ mod tests {
         fn finds_what_a_plain_search_finds(
             values in proptest::collection::btree_set(0_u32..5000, 0..1500),
             flush_at in 0_usize..1500,
-            asked in 0_u32..5001,
+            asked in proptest::collection::vec(0_u32..5001, 1..20),
         ) {
             let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
             let mut index = EntryFile::<4>::new(LazyFile::new(&disk, "i".into()), 0);
@@ -198,14 +225,20 @@ mod tests {
                     index.flush().unwrap();
                 }
             }
-            let found = index.last_where(|entry| u32::from_be_bytes(*entry) <= asked).unwrap();
-            prop_assert_eq!(found.map(u32::from_be_bytes), values.range(..=asked).next_back().copied());
+            for &asked in &asked {
+                let found = index.last_where(|entry| u32::from_be_bytes(*entry) <= asked).unwrap();
+                prop_assert_eq!(found.map(u32::from_be_bytes), values.range(..=asked).next_back().copied());
+            }
             prop_assert_eq!(index.last().unwrap().map(u32::from_be_bytes), values.last().copied());
             index.flush().unwrap();
             let mut again = EntryFile::<4>::new(LazyFile::new(&disk, "i".into()), disk.list("").unwrap()[0].len);
             prop_assert_eq!(again.count() as usize, values.len());
-            let found = again.last_where(|entry| u32::from_be_bytes(*entry) <= asked).unwrap();
-            prop_assert_eq!(found.map(u32::from_be_bytes), values.range(..=asked).next_back().copied());
+            for &asked in &asked {
+                let count = again.partition_point(|entry| u32::from_be_bytes(*entry) <= asked).unwrap();
+                prop_assert_eq!(count as usize, values.range(..=asked).count());
+                let found = again.last_where(|entry| u32::from_be_bytes(*entry) <= asked).unwrap();
+                prop_assert_eq!(found.map(u32::from_be_bytes), values.range(..=asked).next_back().copied());
+            }
         }
     }
 }

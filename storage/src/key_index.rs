@@ -13,6 +13,7 @@ mod block;
 mod build;
 mod cache;
 mod filter;
+mod find;
 mod format;
 mod job;
 mod load;
@@ -33,7 +34,11 @@ use crate::log::{Appended, Origin};
 use crate::logs::Logs;
 use crate::options::KEY_RESULTS_MAX;
 
+use lookup::Effort;
+use reader::Wanted;
+
 pub use filter::{KeyFilter, keyless_place};
+pub use find::KeyRecords;
 pub use job::{KeyJob, KeyJobDone, KeyWork};
 
 pub(crate) use build::KeyIndex;
@@ -209,7 +214,8 @@ impl Logs {
         let inflated_max = self.options.inflated_bytes_max;
         let open = self.logs.get_mut(&id).ok_or(ReadError::UnknownPartition)?;
         let count_max = count_max.min(KEY_RESULTS_MAX);
-        open.log.key_matches(&mut self.key_cache, filter, from, upper, count_max, inflated_max)
+        let wanted = Wanted { filter, from, upper };
+        open.log.key_matches(&mut self.key_cache, wanted, count_max, Effort::LOOKUP, inflated_max)
     }
 
     /// The last offset from `from` on, below `below`, of a record that `filter` means. A search is bounded: where it

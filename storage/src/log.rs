@@ -43,6 +43,7 @@ pub(crate) use clean::{Dirtiness, Source};
 pub(crate) use keys::KeyBounds;
 pub use read::LogSlice;
 pub(crate) use recovery::{OpenAs, stored_topic_id};
+pub use retention::RetentionDue;
 pub(crate) use swap::{CLEANED, Replacement, SWAP, remove_cleaned};
 use sync::Begun;
 pub(crate) use sync::Dirty;

@@ -20,7 +20,8 @@ use crate::event_log::EventLog;
 use crate::flush::{self, SyncJob, SyncResult};
 use crate::key_index::KeyCache;
 use crate::log::{
-    Appended, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, TimedOffset, stored_topic_id,
+    Appended, Dirty, LogFacts, LogSlice, OpenAs, Origin, PartitionLog, RetentionDue, TimedOffset,
+    stored_topic_id,
 };
 use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
@@ -506,6 +507,18 @@ impl Logs {
         Ok(moved)
     }
 
+    /// What [`Logs::enforce_retention`] takes next of a log, and when.
+    ///
+    /// # Errors
+    /// Where the partition is not open, or an index cannot be read.
+    pub fn next_retention(
+        &mut self,
+        id: PartitionId,
+        now_ms: i64,
+    ) -> Result<Option<RetentionDue>, StorageError> {
+        self.log_mut(id)?.next_retention(now_ms)
+    }
+
     fn retire_below_start(&mut self, id: PartitionId, delay_ms: i64) -> Result<(), StorageError> {
         let log = self.log_mut(id)?;
         let removed = log.remove_segments_below_start();
@@ -593,13 +606,14 @@ impl Logs {
     /// marker says so. A log that a failed sync has poisoned keeps the marker away: the next start recovers.
     pub fn close(mut self) -> Result<(), StorageError> {
         let mut dirty: BTreeMap<PartitionId, Dirty> = BTreeMap::new();
+        let mut events = Vec::new();
         let mut poisoned = false;
         for (id, open) in &mut self.logs {
             if open.log.is_poisoned() {
                 poisoned = true;
             } else {
                 let mut files = open.log.finish()?;
-                open.take_dirty_events(&mut files);
+                events.extend(open.take_dirty_events(&mut files).into_iter().map(|taken| (*id, taken)));
                 dirty.insert(*id, files);
             }
         }
@@ -611,6 +625,11 @@ impl Logs {
         for id in dirty.keys() {
             let log = self.log_mut(*id)?;
             log.synced(log.facts().end);
+        }
+        for (id, (name, generation)) in events {
+            if let Some(log) = self.logs.get_mut(&id).and_then(|open| open.events.get_mut(&name)) {
+                log.synced(generation);
+            }
         }
         self.checkpoint()?;
         if poisoned { Err(StorageError::Poisoned) } else { self.data_dir.mark_clean(self.boot.boot) }
@@ -634,8 +653,9 @@ impl OpenLog {
     fn take_dirty_events(&mut self, dirty: &mut Dirty) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();
         for (name, log) in &mut self.events {
-            if let Some(file) = log.take_dirty() {
-                dirty.files.push(file);
+            let files = log.take_dirty();
+            if !files.is_empty() {
+                dirty.files.extend(files);
                 taken.push((*name, log.generation()));
             }
         }

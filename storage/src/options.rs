@@ -24,6 +24,15 @@ pub const CURSORS_MAX: usize = 32;
 pub const SEALED_OPEN_MAX: usize = 16;
 /// Bytes of one event or snapshot frame.
 pub const EVENT_FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a page beside an event log's snapshot.
+pub const PAGE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a block, the unit that pages take room in. As much as the kernel reads and writes at once: what is written
+/// shares nothing with a page that is needed.
+pub const PAGE_BLOCK_BYTES: usize = 4 * 1024;
+/// A file of pages that is shorter is not worth the moving of pages, in blocks.
+pub const PAGE_BLOCKS_MOVED_FROM: u32 = 16;
+/// Pages that one snapshot moves at most, so that the end of the file can be cut off.
+pub const PAGES_MOVED_MAX: usize = 16;
 /// Bytes appended to a log after which its next sync takes a producer snapshot along: as much of the log is at most read
 /// for producers alone after a crash.
 pub const SNAPSHOT_EVERY_BYTES: u64 = 4 << 20;
@@ -76,6 +85,14 @@ pub const KEY_RESULTS_MAX: usize = 65_536;
 pub const KEY_LOOKUP_BLOCKS_MAX: usize = 1_024;
 /// Bytes of log that one look-up reads at most where there is no index.
 pub const KEY_LOOKUP_SCAN_BYTES: u64 = 8 * 1024 * 1024;
+/// Records that one search for those of a key gives at most.
+pub const KEY_FOUND_MAX: usize = 1_024;
+/// Blocks that one search for the records of a key reads at most: each may be a read from the disk.
+pub const KEY_FIND_BLOCKS_MAX: usize = 64;
+/// Bytes of log that one search for the records of a key reads at most where there is no index.
+pub const KEY_FIND_SCAN_BYTES: u64 = 1024 * 1024;
+/// Batches that one search for the records of a key looks up at most.
+pub const KEY_FIND_BATCHES_MAX: usize = 128;
 /// Bytes of log read at once to index it.
 pub const KEY_SCAN_WINDOW_BYTES: u64 = 1024 * 1024;
 /// Bytes of the end of a log that are indexed at once: appends can be followed from there on.
@@ -97,6 +114,9 @@ const _: () = {
     assert!(SLIM_PLAIN_BYTES_MAX < SLIM_BATCH_BYTES_MAX);
     assert!(SELECT_READ_BYTES as usize > WALK_WINDOW_BYTES);
     assert!(EVENT_FRAME_BYTES_MAX < u32::MAX as usize);
+    assert!(PAGE_BYTES_MAX.is_multiple_of(PAGE_BLOCK_BYTES));
+    // A table counts the pieces of a page in one byte.
+    assert!(PAGE_BYTES_MAX / PAGE_BLOCK_BYTES <= u8::MAX as usize);
     assert!(MARKER_BYTES_MAX > BATCH_HEADER_BYTES as u64);
     assert!(SEGMENT_BYTES_MAX + SEGMENT_BYTES_MIN < u32::MAX as u64);
     assert!(KEY_BLOCK_SPAN_MAX as usize >= KEY_BLOCK_RECORDS_MAX);
@@ -106,6 +126,8 @@ const _: () = {
     // A decoded block takes nine bytes an offset, and must leave room for others.
     assert!(KEY_BLOCK_SPAN_MAX as usize * 9 < KEY_CACHE_BYTES_MAX);
     assert!(KEY_SCAN_WINDOW_BYTES <= KEY_LOOKUP_SCAN_BYTES);
+    assert!(KEY_FOUND_MAX <= KEY_RESULTS_MAX && KEY_FIND_BLOCKS_MAX <= KEY_LOOKUP_BLOCKS_MAX);
+    assert!(KEY_FIND_BATCHES_MAX > 0 && KEY_FIND_BLOCKS_MAX > 0 && KEY_FIND_SCAN_BYTES > 0);
     assert!(KEY_TAIL_BYTES < KEY_SCAN_WINDOW_BYTES);
 };
 

@@ -60,7 +60,7 @@ impl Logs {
     }
 
     /// The decoded batch that holds `offset`; reads ahead up to `last` when it is not cached.
-    fn decoded(
+    pub(crate) fn decoded(
         &mut self,
         id: PartitionId,
         offset: Offset,

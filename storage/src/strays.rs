@@ -290,6 +290,7 @@ pub(crate) fn has_files(disk: &dyn Disk, directory: &str) -> Result<bool, Storag
         of_segment
             || [PARTITION_METADATA, leader_epochs::FILE, NOTE].contains(&name)
             || event_log::name_of(name).is_some()
+            || event_log::name_of_pages(name).is_some()
     }))
 }
 

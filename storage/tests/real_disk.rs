@@ -193,7 +193,7 @@ fn metadata_and_events_live_in_the_same_directory() {
     let (facts, _) = broker.logs.open_events(PARTITION, group).unwrap();
     assert!(!facts.existed);
     broker.logs.append_events(PARTITION, group, 0, &[Bytes::from("granted")]).unwrap();
-    broker.logs.write_snapshot(PARTITION, group, 0, b"window").unwrap();
+    broker.logs.write_snapshot(PARTITION, group, 0, b"window", &[], &[]).unwrap();
     broker.logs.append_events(PARTITION, group, 0, &[Bytes::from("settled")]).unwrap();
     let job = broker.logs.sync_job(PARTITION).unwrap().unwrap();
     let result = job.run();
@@ -211,6 +211,35 @@ fn metadata_and_events_live_in_the_same_directory() {
     broker.logs.delete_events(PARTITION, group).unwrap();
     assert!(broker.logs.partitions_with_events(group).is_empty());
     assert!(!broker.logs.open_events(PARTITION, group).unwrap().0.existed);
+}
+
+#[test]
+fn pages_of_share_state_survive_a_kill_and_go_with_their_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut broker = start(directory.path()).unwrap();
+    broker.logs.open_events(PARTITION, 3).unwrap();
+    let page = |id: u64, len: usize| (id, Bytes::from(vec![id as u8; len]));
+    let pages = [page(1, 65_536), page(2, 10), page(3, 8192)];
+    broker.logs.write_snapshot(PARTITION, 3, 0, b"one", &pages, &[]).unwrap();
+    broker.logs.write_snapshot(PARTITION, 3, 0, b"two", &[page(4, 5000)], &[1]).unwrap();
+    drop(broker);
+
+    let mut broker = start(directory.path()).unwrap();
+    let (_, replay) = broker.logs.open_events(PARTITION, 3).unwrap();
+    assert_eq!(replay.snapshot, Some((0, Bytes::from("two"))));
+    assert_eq!(broker.logs.pages_of(PARTITION, 3).unwrap(), [2, 3, 4]);
+    let read = broker.logs.read_pages(PARTITION, 3, &[4, 2, 3]).unwrap();
+    assert_eq!(read, [page(4, 5000), page(2, 10), page(3, 8192)].map(|(_, bytes)| (0, bytes)));
+    let places = broker.logs.page_places(PARTITION, 3, &[3, 77]).unwrap().unwrap();
+    assert!(places.os_file().is_some());
+    assert_eq!(places.ranges().iter().map(|(_, len)| len).sum::<u64>(), 8192);
+    assert!(matches!(broker.logs.read_pages(PARTITION, 3, &[1]), Err(StorageError::Damaged { .. })));
+    assert!(matches!(broker.logs.read_pages(PARTITION, 4, &[1]), Err(StorageError::UnknownPartition)));
+    broker.logs.delete_events(PARTITION, 3).unwrap();
+    let left = fs::read_dir(directory.path().join("flights-0")).unwrap();
+    let left =
+        left.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("share-"));
+    assert_eq!(left.count(), 0);
 }
 
 #[test]

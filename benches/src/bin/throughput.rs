@@ -1,17 +1,20 @@
 //! Produce and consume beside Apache Kafka, with Kafka's own perf tools as clients: `make bench-kafka-produce` and
 //! `make bench-kafka-consume`.
 //!
-//! Of each turn: megabytes a second as the tool prints them, and the server's CPU seconds a gigabyte, from /proc. The
-//! producer's settings are its defaults unless a load says otherwise. `SLUICE_BENCH_TURNS` sets how many turns each
-//! broker has (5).
+//! Of each turn: megabytes a second as the tool prints them, and the server's CPU seconds a gigabyte, from /proc; beside
+//! them what the kernel alone takes for the same. The producer's settings are its defaults unless a load says otherwise.
+//! `SLUICE_BENCH_TURNS` sets how many turns each broker has (5).
 
-use benches::side_by_side::{Broker, Durability, Pair, print};
+use benches::bounds;
+use benches::side_by_side::{Broker, Durability, Pair, print, spread, turns};
 use integration_tests::foreign::KafkaTools;
 
 /// Bytes of records that a turn of the producer moves.
 const PRODUCED_BYTES: u64 = 300 << 20;
 /// A consumer is faster.
 const CONSUMED_BYTES: u64 = 1 << 30;
+/// What a consumer asks of a partition at once (`max.partition.fetch.bytes`).
+const FETCHED_BYTES: usize = 1 << 20;
 /// The smallest records are sent this often at most: the tool needs long for each.
 const RECORDS_MAX: u64 = 3_000_000;
 
@@ -23,8 +26,8 @@ struct Load {
     codec: &'static str,
     acks: &'static str,
     durability: Durability,
-    /// More properties of the producer.
-    producer: &'static str,
+    /// `batch.size` of the producer.
+    batch_bytes: usize,
 }
 
 const BASE: Load = Load {
@@ -33,7 +36,7 @@ const BASE: Load = Load {
     codec: "none",
     acks: "1",
     durability: Durability::Written,
-    producer: "",
+    batch_bytes: 16 << 10,
 };
 
 const PRODUCE: [Load; 11] = [
@@ -45,8 +48,8 @@ const PRODUCE: [Load; 11] = [
     Load { record_bytes: 100, partitions: 8, ..BASE },
     Load { record_bytes: 100, codec: "lz4", ..BASE },
     Load { record_bytes: 100, codec: "lz4", partitions: 8, ..BASE },
-    Load { producer: " batch.size=131072", ..BASE },
-    Load { producer: " batch.size=131072", partitions: 8, ..BASE },
+    Load { batch_bytes: 128 << 10, ..BASE },
+    Load { batch_bytes: 128 << 10, partitions: 8, ..BASE },
     Load { acks: "all", durability: Durability::Synced, ..BASE },
 ];
 
@@ -76,6 +79,7 @@ fn main() {
         let samples = if consume { consumed(&pair, load, number) } else { produced(&pair, load, number) };
         print(&pair, &samples, "MB/s", |turn| turn.mb_per_s);
         print(&pair, &samples, "CPU s/GB", |turn| turn.cpu_s_per_gb);
+        load.print_bound(consume);
     }
 }
 
@@ -104,9 +108,27 @@ fn consumed(pair: &Pair, load: &Load, number: usize) -> [Vec<Turn>; 2] {
 
 impl Load {
     fn told(&self, consume: bool) -> String {
-        let Self { record_bytes, partitions, codec, acks, durability, producer } = self;
-        let how = if consume { String::new() } else { format!(", acks={acks}, {durability:?}{producer}") };
+        let Self { record_bytes, partitions, codec, acks, durability, batch_bytes } = self;
+        let how = if consume {
+            String::new()
+        } else {
+            format!(", batches of {batch_bytes}, acks={acks}, {durability:?}")
+        };
         format!("{record_bytes} B records, {partitions} partitions, codec {codec}{how}")
+    }
+
+    /// What the kernel alone takes for it, where the load's bytes are what moves.
+    fn print_bound(&self, consume: bool) {
+        if self.codec != "none" || self.durability == Durability::Synced {
+            return;
+        }
+        let bounds: Vec<f64> = (0..turns())
+            .map(|_| match consume {
+                true => bounds::sending_cpu_s_per_gb(FETCHED_BYTES * self.partitions.unsigned_abs() as usize),
+                false => bounds::receiving_cpu_s_per_gb(self.batch_bytes),
+            })
+            .collect();
+        println!("  CPU s/GB     {:<12} {}", "bare kernel", spread(&bounds, |bound| *bound));
     }
 
     fn records(&self, bytes: u64) -> u64 {
@@ -126,11 +148,11 @@ fn run(tools: &KafkaTools, broker: &Broker, line: &str) -> String {
 }
 
 fn produce(tools: &KafkaTools, broker: &Broker, topic: &str, load: &Load, records: u64) -> Turn {
-    let Load { record_bytes, codec, acks, producer, .. } = load;
+    let Load { record_bytes, codec, acks, batch_bytes, .. } = load;
     // All properties behind one option: of several options the tool takes the last.
     let line = format!(
         "producer-perf-test --topic {topic} --num-records {records} --record-size {record_bytes} --throughput -1 \
-         --command-property acks={acks} compression.type={codec}{producer}"
+         --command-property acks={acks} compression.type={codec} batch.size={batch_bytes}"
     );
     let (printed, cpu) = broker.measured(|| run(tools, broker, &line));
     // "300000 records sent, 98000.1 records/sec (95.70 MB/sec), …": the last line tells of all.

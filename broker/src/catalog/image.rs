@@ -105,6 +105,13 @@ impl Topic {
             .collect()
     }
 
+    /// Whether share groups may copy their dead letters here. Where records need keys they may not: most have none.
+    fn takes_dead_letters(&self, config: &Config) -> bool {
+        !self.internal
+            && !self.rules.keys_required
+            && config.topic_text("errors.deadletterqueue.group.enable", &self.configs) == "true"
+    }
+
     /// What a produced batch must be at `now_ms`; zstd is younger than Produce v7 (KIP-110).
     #[must_use]
     pub fn rules(&self, now_ms: i64, produce_version: i16) -> Rules {
@@ -196,13 +203,21 @@ impl Image {
 
     /// As the shard is told it.
     #[must_use]
-    pub fn for_shard(&self) -> TopicImage {
+    pub fn for_shard(&self, config: &Config) -> TopicImage {
         let topics = self
             .topics
             .iter()
             .map(|(name, topic)| (Arc::clone(name), (topic.id, topic.partitions)))
             .collect();
-        TopicImage { topics }
+        let dead_letter_topics = self
+            .topics
+            .iter()
+            .filter(|(_, topic)| topic.takes_dead_letters(config))
+            .map(|(name, topic)| (Arc::clone(name), topic.rules.batch_bytes_max as u64))
+            .collect();
+        let prefix = config.text("errors.deadletterqueue.topic.name.prefix");
+        let dead_letter_prefix = prefix.unwrap_or_default().to_owned();
+        TopicImage { topics, dead_letter_topics, dead_letter_prefix }
     }
 
     /// Adds a topic, or replaces the one of its name.

@@ -16,7 +16,7 @@ const FOREVER: Option<&str> = Some("9223372036854775807");
 /// `sluice.share.assignment`.
 pub(super) const ASSIGNMENT: Kind = Kind::Served(&["dynamic"], &["sticky"]);
 /// `sluice.share.poison`.
-pub(super) const POISON: Kind = Kind::Served(&["skip"], &["dead-letter", "follow", "park"]);
+pub(super) const POISON: Kind = Kind::Choice(&["auto", "skip", "dead-letter", "follow", "park"]);
 /// `sluice.share.window.bytes`.
 pub(super) const WINDOW_BYTES: Kind = Kind::Long(1 << 16, 1 << 34);
 /// `sluice.share.stuck.keys.max`.
@@ -155,11 +155,14 @@ pub const BROKER: &[Definition] = &[
     on("group.share.assignment.interval.ms", I32_FROM_0, Some("1000"), "Least time between two assignments of a share group."),
     on("group.share.min.assignment.interval.ms", I32_FROM_0, Some("0"), "Least share.assignment.interval.ms of a group."),
     on("group.share.max.assignment.interval.ms", I32_FROM_0, Some("15000"), "Largest share.assignment.interval.ms of a group."),
+    // Dead letters.
+    on("errors.deadletterqueue.auto.create.topics.enable", Kind::Off("dead-letter topics are not created by the broker; create them with errors.deadletterqueue.group.enable=true"), Some("false"), "Dead-letter topics are not created by the broker."),
+    on("errors.deadletterqueue.topic.name.prefix", Kind::Text, Some("dlq."), "What the name of a dead-letter topic must begin with; empty: anything."),
     // Key order.
     on("group.sluice.share.order", Kind::Choice(&["none", "key"]), Some("none"), "Order of share groups that do not say which: none, or every key in order."),
     on("group.sluice.share.key.max.inflight", Kind::Int(1, 1_000), Some("1"), "Records of a key that a member may hold at a time."),
     on("group.sluice.share.assignment", ASSIGNMENT, Some("dynamic"), "Which member takes a ready key; dynamic: any that is free."),
-    on("group.sluice.share.poison", POISON, Some("skip"), "What becomes of a record that is rejected or delivered too often."),
+    on("group.sluice.share.poison", POISON, Some("auto"), "What becomes of a record that is rejected, delivered too often, or cannot be read."),
     on("group.sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), Some("0"), "How long a key waits after its first release; doubled each time."),
     on("group.sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), Some("60000"), "Longest such wait."),
     on("group.sluice.share.disconnect.grace.ms", Kind::Long(-1, 3_600_000), Some("-1"), "How long a member without a connection keeps its records; -1: one and a half heartbeat intervals."),

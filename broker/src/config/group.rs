@@ -1,11 +1,14 @@
 //! Settings of groups: Apache Kafka 4.4's `GroupConfig`, and ours for key order.
 
+use std::sync::Arc;
+
 use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset};
 
 use super::broker::{ASSIGNMENT, POISON, STUCK_KEYS, SYNC_MS, WINDOW_BYTES};
 use super::definition::{Definition, InvalidValue, Kind, broker, on};
 use super::{Config, Overrides};
 
+const DEAD_LETTER_TOPIC: &str = "errors.deadletterqueue.topic.name";
 const ANY: Kind = Kind::Int(1, i32::MAX);
 const FROM_0: Kind = Kind::Int(0, i32::MAX);
 
@@ -15,8 +18,8 @@ pub const GROUP: &[Definition] = &[
     on("consumer.assignment.interval.ms", FROM_0, None, broker!("group.consumer.assignment.interval.ms"), "Kept and shown, without effect so far: least time between two assignments of a consumer group of the newer protocol."),
     on("consumer.heartbeat.interval.ms", ANY, None, broker!("group.consumer.heartbeat.interval.ms"), "Kept and shown, without effect so far: how often members of consumer groups of the newer protocol are told to report."),
     on("consumer.session.timeout.ms", ANY, None, broker!("group.consumer.session.timeout.ms"), "Kept and shown, without effect so far: a member of a consumer group of the newer protocol that is silent for so long has left."),
-    on("errors.deadletterqueue.copy.record.enable", Kind::Boolean, Some("false"), &[], "Kept and shown, without effect so far: whether dead letters carry key and value of their record."),
-    on("errors.deadletterqueue.topic.name", Kind::Text, Some(""), &[], "Where records go that are rejected or delivered too often. Not served so far: only the empty name, which means nowhere, is taken."),
+    on("errors.deadletterqueue.copy.record.enable", Kind::Boolean, Some("false"), &[], "Whether dead letters carry key and value of their record."),
+    on("errors.deadletterqueue.topic.name", Kind::Text, Some(""), &[], "Topic to which records are copied that are rejected, delivered too often or unreadable, before they are archived; it must have errors.deadletterqueue.group.enable=true. Empty: nowhere."),
     on("share.assignment.interval.ms", FROM_0, None, broker!("group.share.assignment.interval.ms"), "Kept and shown, without effect so far: least time between two assignments of a share group."),
     on("share.auto.offset.reset", Kind::Text, Some("latest"), &[], "Where the group starts in a partition that it has no state of: latest, earliest, or by_duration:DURATION (ISO 8601)."),
     on("share.delivery.count.limit", ANY, None, broker!("group.share.delivery.count.limit"), "How often a record is delivered at most."),
@@ -31,10 +34,10 @@ pub const GROUP: &[Definition] = &[
     on("sluice.share.hold.target.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.hold.target.ms"), "A member holds about as many records as it works off in this time; 0: no such bound."),
     on("sluice.share.key.max.inflight", Kind::Int(1, 1_000), None, broker!("group.sluice.share.key.max.inflight"), "Records of a key that a member may hold at a time."),
     on("sluice.share.order", Kind::Choice(&["none", "key"]), None, broker!("group.sluice.share.order"), "none: as Apache Kafka; key: every key in order, at one member at a time."),
-    on("sluice.share.poison", POISON, None, broker!("group.sluice.share.poison"), "What becomes of a record that is rejected or delivered too often: skip archives it and goes on with its key. Dead-letter, follow and park are not served so far."),
+    on("sluice.share.poison", POISON, None, broker!("group.sluice.share.poison"), "What becomes of a record that is rejected, delivered too often or cannot be read. skip: it is archived, its key goes on. dead-letter: copied to the group's dead-letter topic first. follow: the rest of its key goes there too, until someone resumes it. park: its key alone stops until someone resumes, skips or drops it. auto: dead-letter where the group names a dead-letter topic, else skip."),
     on("sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), None, broker!("group.sluice.share.retry.backoff.max.ms"), "Longest wait of a key after a release."),
     on("sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.retry.backoff.ms"), "How long a key waits after its first release; doubled each time."),
-    on("sluice.share.stuck.keys.max", STUCK_KEYS, None, broker!("group.sluice.share.stuck.keys.max"), "Kept and shown, without effect so far: scanning of a share-partition stops at so many waiting keys."),
+    on("sluice.share.stuck.keys.max", STUCK_KEYS, None, broker!("group.sluice.share.stuck.keys.max"), "Scanning of a share-partition stops at so many keys that wait for a retry."),
     on("sluice.share.sync.ms", SYNC_MS, None, broker!("group.sluice.share.sync.ms"), "Acknowledgements are synced to disk at the latest after this time."),
     on("sluice.share.window.bytes", WINDOW_BYTES, None, broker!("group.sluice.share.window.bytes"), "Memory of one share-partition of the group."),
     on("streams.assignment.interval.ms", FROM_0, None, broker!("group.streams.assignment.interval.ms"), "Kept and shown; streams groups are not served so far."),
@@ -87,10 +90,11 @@ pub fn check(config: &Config, definition: &Definition, value: &str) -> Result<St
                     .to_owned(),
             )),
         },
-        // Records that someone means to keep would be archived: better refused than lost.
-        "errors.deadletterqueue.topic.name" if !plain.trim().is_empty() => {
-            Err(definition.refuse(value, "dead-letter topics are not served so far".to_owned()))
+        // As in Kafka the prefix that the broker asks for is looked at when there is something to write.
+        DEAD_LETTER_TOPIC if plain.trim().starts_with("__") => {
+            Err(definition.refuse(value, "expected a topic name that does not begin with __".to_owned()))
         }
+        DEAD_LETTER_TOPIC => Ok(plain.trim().to_owned()),
         _ => Ok(plain),
     }
 }
@@ -104,6 +108,7 @@ pub fn share_config(config: &Config, overrides: &Overrides) -> ShareConfig {
     };
     let number = |name: &str| text(name).parse::<i64>().expect("set values are checked");
     let small = |name: &str| i32::try_from(number(name)).expect("bounded by the table");
+    let dead_letter_topic = Some(text(DEAD_LETTER_TOPIC)).filter(|name| !name.is_empty()).map(Arc::from);
     ShareConfig {
         order: match text("sluice.share.order").as_str() {
             "key" => ShareOrder::Key,
@@ -118,12 +123,22 @@ pub fn share_config(config: &Config, overrides: &Overrides) -> ShareConfig {
         heartbeat_interval_ms: small("share.heartbeat.interval.ms"),
         session_timeout_ms: small("share.session.timeout.ms"),
         key_inflight_max: u32::try_from(number("sluice.share.key.max.inflight")).unwrap_or(1),
-        poison: Poison::Skip,
+        poison: match text("sluice.share.poison").as_str() {
+            "skip" => Poison::Skip,
+            "dead-letter" => Poison::DeadLetter,
+            "follow" => Poison::Follow,
+            "park" => Poison::Park,
+            _ if dead_letter_topic.is_some() => Poison::DeadLetter,
+            _ => Poison::Skip,
+        },
+        dead_letter_topic,
+        dead_letter_copy: text("errors.deadletterqueue.copy.record.enable") == "true",
         backoff_ms: number("sluice.share.retry.backoff.ms"),
         backoff_max_ms: number("sluice.share.retry.backoff.max.ms"),
         disconnect_grace_ms: Some(number("sluice.share.disconnect.grace.ms")).filter(|ms| *ms >= 0),
         hold_target_ms: number("sluice.share.hold.target.ms"),
         window_bytes_max: number("sluice.share.window.bytes").unsigned_abs(),
+        stuck_keys_max: number("sluice.share.stuck.keys.max").unsigned_abs(),
         sync_ms: number("sluice.share.sync.ms"),
     }
 }
@@ -259,7 +274,7 @@ mod tests {
             ("errors.deadletterqueue.topic.name", ""),
             ("sluice.share.order", "none"),
             ("sluice.share.assignment", "dynamic"),
-            ("sluice.share.poison", "skip"),
+            ("sluice.share.poison", "auto"),
             ("sluice.share.key.max.inflight", "1"),
             ("sluice.share.window.bytes", "16777216"),
             ("sluice.share.stuck.keys.max", "1000000"),
@@ -277,16 +292,41 @@ mod tests {
     #[test]
     fn what_would_lose_records_is_refused_until_it_is_served() {
         let config = Config::defaults();
-        for (name, value) in [
-            ("errors.deadletterqueue.topic.name", "dlq"),
-            ("sluice.share.poison", "dead-letter"),
-            ("sluice.share.poison", "park"),
-            ("sluice.share.assignment", "sticky"),
-        ] {
-            let definition = super::super::find(GROUP, name).unwrap();
-            let error = check(&config, definition, value).unwrap_err().to_string();
-            assert!(error.contains("not served so far"), "{error}");
+        let definition = super::super::find(GROUP, "sluice.share.assignment").unwrap();
+        let error = check(&config, definition, "sticky").unwrap_err().to_string();
+        assert!(error.contains("not served so far"), "{error}");
+    }
+
+    #[test]
+    fn k30_the_poison_way_follows_the_dead_letter_topic_where_none_is_set() {
+        let config = Config::defaults();
+        let poison = |pairs: &[(&str, &str)]| {
+            let overrides: Overrides =
+                pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let share = share_config(&config, &overrides);
+            (share.poison, share.dead_letter_topic.as_deref().map(str::to_owned), share.dead_letter_copy)
+        };
+        let named = (DEAD_LETTER_TOPIC, "dlq.t");
+        let topic = Some("dlq.t".to_owned());
+        assert_eq!(poison(&[]), (Poison::Skip, None, false));
+        assert_eq!(poison(&[named]), (Poison::DeadLetter, topic.clone(), false));
+        assert_eq!(poison(&[("sluice.share.poison", "dead-letter")]).0, Poison::DeadLetter);
+        for (value, way) in [("skip", Poison::Skip), ("park", Poison::Park), ("follow", Poison::Follow)] {
+            let found = poison(&[named, ("sluice.share.poison", value)]);
+            assert_eq!(found, (way, topic.clone(), false), "{value}");
         }
+        let copied = poison(&[named, ("errors.deadletterqueue.copy.record.enable", "true")]);
+        assert_eq!(copied, (Poison::DeadLetter, topic, true));
+    }
+
+    #[test]
+    fn s28_names_of_dead_letter_topics() {
+        let config = Config::defaults();
+        let definition = super::super::find(GROUP, DEAD_LETTER_TOPIC).unwrap();
+        for good in ["", "dlq.t", "dlq"] {
+            assert_eq!(check(&config, definition, good).unwrap(), good);
+        }
+        assert!(check(&config, definition, "__dlq.t").is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use coordinator::command::{Command, Fact, Ticket};
-use coordinator::io::Completion;
+use coordinator::io::{Completion, Submission};
 use parking_lot::Mutex;
 use storage::{CleanStep, KeyJobDone, SyncResult};
 use tokio::sync::{Semaphore, oneshot};
@@ -34,6 +34,8 @@ pub(crate) enum Mail {
     Fact(Fact),
     /// Work that was done elsewhere.
     Completion(Completion<Data>),
+    /// Work that waits for nothing but the worker, since what it reads was got into memory elsewhere.
+    Fetched(Submission),
     /// A sync that was run elsewhere.
     Synced(SyncResult),
     /// A step of a compaction that was run elsewhere.

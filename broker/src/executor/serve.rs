@@ -38,6 +38,16 @@ pub fn serve(submission: Submission, logs: &mut Logs, metadata: &Metadata, now_m
         Submission::Scan { op, partition, from, upper, bytes_max, committed } => {
             Completion::Scanned(op, share::scan(logs, partition, from, upper, bytes_max, committed))
         }
+        Submission::FindKey { op, partition, key, from, upper, committed, max } => {
+            Completion::KeyFound(op, share::find_key(logs, partition, key, (from, upper), committed, max))
+        }
+        Submission::SyncNow { op, partition } => Completion::Synced(op, sync(logs, partition)),
+        Submission::ReadRecords { op, partition, offsets, bytes_max } => {
+            Completion::RecordsRead(op, share::read_records(logs, partition, &offsets, bytes_max))
+        }
+        Submission::NextRetention { op, partition } => {
+            Completion::RetentionFound(op, share::next_retention(logs, partition, now_ms))
+        }
         Submission::Build { op, parts } => Completion::Built(op, share::build(logs, &parts)),
         Submission::OpenShareState { op, group, partition } => {
             Completion::ShareStateOpened(op, share::open(logs, metadata, &group, partition))
@@ -45,8 +55,11 @@ pub fn serve(submission: Submission, logs: &mut Logs, metadata: &Metadata, now_m
         Submission::AppendEvents { op, state, events } => {
             Completion::EventsAppended(op, share::append(logs, state, &events))
         }
-        Submission::WriteSnapshot { op, state, snapshot } => {
-            Completion::EventsAppended(op, share::write_snapshot(logs, state, &snapshot))
+        Submission::WriteSnapshot { op, state, snapshot, pages, dropped } => {
+            Completion::EventsAppended(op, share::write_snapshot(logs, state, &snapshot, &pages, &dropped))
+        }
+        Submission::ReadPages { op, state, pages } => {
+            Completion::PagesRead(op, share::read_pages(logs, state, &pages))
         }
         Submission::DeleteShareState { op, group, partition } => {
             Completion::ShareStateDeleted(op, share::delete(logs, metadata, &group, partition))

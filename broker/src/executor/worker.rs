@@ -14,7 +14,7 @@ use coordinator::reply::{Effect, Output};
 use coordinator::shard::{Input, Shard};
 use coordinator::time::{Micros, Mono};
 use records::ids::PartitionId;
-use storage::{LogConfig, Logs, Metadata, SyncJob};
+use storage::{LogConfig, Logs, Metadata, PagePlaces, SyncJob};
 use tokio::sync::oneshot;
 
 use super::cleaning::{Cleaning, CleaningPace};
@@ -181,6 +181,7 @@ impl Worker {
                     self.inputs.push(Input::Fact(fact));
                 }
                 Mail::Completion(completion) => self.inputs.push(Input::Completion(completion)),
+                Mail::Fetched(submission) => self.serve(submission, self.clock.now().wall_ms),
                 Mail::Synced(result) => {
                     let (done, job) = self.flushes.end(&mut self.logs, result);
                     self.inputs.extend(done.into_iter().map(Input::Completion));
@@ -206,37 +207,88 @@ impl Worker {
                 self.inputs.extend(done.into_iter().map(Input::Completion));
                 self.start_sync(job);
             }
-            Output::Submit(submission) => {
-                match serve::serve(submission, &mut self.logs, &self.metadata, now_ms) {
-                    Completion::Read(op, found) => {
-                        let missing = readahead::missing(&found);
-                        if missing.is_empty() {
-                            self.inputs.push(Input::Completion(Completion::Read(op, found)));
-                            return;
-                        }
-                        metrics::cold_read();
-                        let engine = Arc::clone(&self.engine);
-                        self.reads.run(move || {
-                            readahead::fetch(&missing);
-                            let _ = engine.leave(Mail::Completion(Completion::Read(op, found)));
-                        });
-                    }
-                    completion => {
-                        if let Completion::Appended(_, Ok(appended)) = &completion {
-                            metrics::appended(appended.bytes);
-                        }
-                        self.inputs.push(Input::Completion(completion));
-                    }
-                }
+            Output::Submit(Submission::SyncNow { op, partition }) => {
+                let (done, job) = self.flushes.force(&mut self.logs, op, partition);
+                self.inputs.extend(done.into_iter().map(Input::Completion));
+                self.start_sync(job);
             }
+            Output::Submit(submission) => match self.cold_pages(&submission) {
+                Some(places) => {
+                    metrics::cold_read();
+                    let engine = Arc::clone(&self.engine);
+                    self.reads.run(move || {
+                        readahead::fetch_pages(&places);
+                        let _ = engine.leave(Mail::Fetched(submission));
+                    });
+                }
+                None => self.serve(submission, now_ms),
+            },
             Output::Reply(ticket, reply) => self.replies.answer(ticket, reply),
             Output::Effect(Effect::CloseConnection(connection)) => self.connections.close(connection),
             Output::Effect(Effect::IndexKeys(partition)) => self.indexing.enable(&mut self.logs, partition),
+            Output::Effect(Effect::RetentionWarning { group, partition, offset, at_ms, left_ms }) => {
+                tracing::warn!(
+                    group = &*group,
+                    partition = self.name(partition),
+                    offset = offset.get(),
+                    at_ms,
+                    left_ms,
+                    "retention takes records soon that this share group has not done; consume them, or keep them longer"
+                );
+            }
+            Output::Effect(Effect::DeadLettersWait { group, partition, trouble }) => {
+                tracing::warn!(
+                    group = &*group,
+                    partition = self.name(partition),
+                    "dead letters wait: {trouble}"
+                );
+            }
             Output::Effect(Effect::GroupDeleted(group)) => {
                 if let Err(error) = self.metadata.remove_group(&group) {
                     tracing::error!("cannot forget the number of a deleted group: {error}");
                 }
             }
+        }
+    }
+
+    /// Serves what does not go elsewhere.
+    fn serve(&mut self, submission: Submission, now_ms: i64) {
+        match serve::serve(submission, &mut self.logs, &self.metadata, now_ms) {
+            Completion::Read(op, found) => {
+                let missing = readahead::missing(&found);
+                if missing.is_empty() {
+                    self.inputs.push(Input::Completion(Completion::Read(op, found)));
+                    return;
+                }
+                metrics::cold_read();
+                let engine = Arc::clone(&self.engine);
+                self.reads.run(move || {
+                    readahead::fetch(&missing);
+                    let _ = engine.leave(Mail::Completion(Completion::Read(op, found)));
+                });
+            }
+            completion => {
+                if let Completion::Appended(_, Ok(appended)) = &completion {
+                    metrics::appended(appended.bytes);
+                }
+                self.inputs.push(Input::Completion(completion));
+            }
+        }
+    }
+
+    /// The pages of share state that a submission reads and that are not in memory.
+    fn cold_pages(&mut self, submission: &Submission) -> Option<PagePlaces> {
+        let Submission::ReadPages { state, pages, .. } = submission else { return None };
+        // What cannot be told of is told when it is read.
+        let places = self.logs.page_places(state.partition, state.group, pages).ok()??;
+        (!readahead::are_resident(&places)).then_some(places)
+    }
+
+    /// A partition as people name it.
+    fn name(&self, partition: PartitionId) -> String {
+        match self.logs.name(partition) {
+            Some((topic, index)) => format!("{topic}-{index}"),
+            None => format!("{:?}-{}", partition.topic, partition.index),
         }
     }
 

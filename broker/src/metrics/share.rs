@@ -3,17 +3,20 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use coordinator::share::ShareGroupView;
+use coordinator::share::{ShareGroupView, ShareKeyView};
 
 use super::escaped;
 
 /// Groups that have series of their own; what is beyond, by name, is only counted.
 const GROUPS_MAX: usize = 1_000;
 
+/// Groups whose worst keys have series.
+const KEYED_GROUPS_MAX: usize = 100;
+
 /// Name behind `sluice_share_`, type, meaning, value.
 type Series = (&'static str, &'static str, &'static str, fn(&ShareGroupView) -> i64);
 
-const SERIES: [Series; 17] = [
+const SERIES: [Series; 22] = [
     ("partitions", "gauge", "Share-partitions in memory", |view| count(view.partitions)),
     (
         "bound_partitions",
@@ -30,15 +33,37 @@ const SERIES: [Series; 17] = [
     ("ready_records", "gauge", "Records, about, that could be delivered now", |view| count(view.ready)),
     ("leased_keys", "gauge", "Keys that are leased to a member", |view| count(view.leased_keys)),
     ("delayed_keys", "gauge", "Keys that wait for a retry", |view| count(view.delayed)),
+    ("parked_keys", "gauge", "Keys that are parked", |view| count(view.parked_keys)),
+    ("followed_keys", "gauge", "Keys whose rest goes to the dead-letter topic", |view| {
+        count(view.followed_keys)
+    }),
+    (
+        "waiting_dead_letters",
+        "gauge",
+        "Records that wait until they are copied to the dead-letter topic",
+        |view| count(view.dead_letters),
+    ),
+    (
+        "dead_letter_trouble_partitions",
+        "gauge",
+        "Share-partitions whose dead letters cannot be copied",
+        |view| count(view.dead_letter_troubles),
+    ),
+    (
+        "retention_warning_partitions",
+        "gauge",
+        "Share-partitions of which retention will soon take records that are not done",
+        |view| count(view.retention_warnings),
+    ),
+    (
+        "oldest_record_timestamp_ms",
+        "gauge",
+        "Timestamp of the oldest record that is not done; 0 where none is known",
+        |view| view.oldest_ms.unwrap_or(0),
+    ),
     ("memory_bytes", "gauge", "Memory, about", |view| wide(view.heap_bytes)),
     ("deliveries_total", "counter", "Records handed out", |view| wide(view.counters.granted)),
     ("accepted_total", "counter", "Records accepted", |view| wide(view.counters.accepted)),
-    (
-        "archived_total",
-        "counter",
-        "Records that ended otherwise: rejected, at the delivery limit, unreadable",
-        |view| wide(view.counters.archived),
-    ),
     ("corrupt_total", "counter", "Records whose stored batch cannot be read", |view| {
         wide(view.counters.corrupt)
     }),
@@ -54,6 +79,45 @@ const SERIES: [Series; 17] = [
     }),
 ];
 
+/// Why records ended otherwise than by an accept.
+type Reason = (&'static str, fn(&ShareGroupView) -> u64);
+
+const ARCHIVED: (&str, &str) =
+    ("archived_total", "Records that ended otherwise than by an accept, by what ended them");
+const REASONS: [Reason; 6] = [
+    ("rejected", |view| view.counters.rejected),
+    ("delivery_limit", |view| view.counters.limit_reached),
+    ("corrupt", |view| view.counters.corrupt),
+    ("gap", |view| view.counters.gaps),
+    ("dead_lettered", |view| view.counters.dead_lettered),
+    ("skipped", |view| view.counters.skipped),
+];
+
+/// A key's part of the page: name, meaning, value.
+type KeySeries =
+    (&'static str, &'static str, fn(&ShareGroupView) -> &[ShareKeyView], fn(&ShareKeyView) -> i64);
+
+const KEYS: [KeySeries; 3] = [
+    (
+        "key_backlog_records",
+        "Unsettled records of the keys that have most of them, as far as they were read ahead",
+        |view| &view.by_backlog,
+        |key| wide(key.line.backlog),
+    ),
+    (
+        "key_behind_records",
+        "How far the oldest unsettled record lies behind the end of its log, of the keys where it is oldest",
+        |view| &view.by_age,
+        |key| key.behind,
+    ),
+    (
+        "key_failed_deliveries",
+        "Deliveries of its next record that failed, of the keys where most did",
+        |view| &view.by_deliveries,
+        |key| i64::from(key.line.deliveries),
+    ),
+];
+
 /// The text of all series. Counters begin anew when a share-partition is loaded again.
 pub(super) fn page(groups: &[(Arc<str>, ShareGroupView)]) -> String {
     let mut page = String::new();
@@ -62,6 +126,29 @@ pub(super) fn page(groups: &[(Arc<str>, ShareGroupView)]) -> String {
         let _ = writeln!(page, "# HELP sluice_share_{name} {meaning}\n# TYPE sluice_share_{name} {kind}");
         for (group, view) in shown {
             let _ = writeln!(page, "sluice_share_{name}{{group=\"{}\"}} {}", escaped(group), value(view));
+        }
+    }
+    let (name, meaning) = ARCHIVED;
+    let _ = writeln!(page, "# HELP sluice_share_{name} {meaning}\n# TYPE sluice_share_{name} counter");
+    for (group, view) in shown {
+        let group = escaped(group);
+        for (reason, value) in REASONS {
+            let value = value(view);
+            let _ = writeln!(page, "sluice_share_{name}{{group=\"{group}\",reason=\"{reason}\"}} {value}");
+        }
+    }
+    for (name, meaning, keys, value) in KEYS {
+        let _ = writeln!(page, "# HELP sluice_share_{name} {meaning}\n# TYPE sluice_share_{name} gauge");
+        for (group, view) in &shown[..shown.len().min(KEYED_GROUPS_MAX)] {
+            let group = escaped(group);
+            for key in keys(view) {
+                let (topic, partition) = (format!("{:?}", key.partition.topic), key.partition.index);
+                let (hash, value) = (key.line.key.0, value(key));
+                let _ = writeln!(
+                    page,
+                    "sluice_share_{name}{{group=\"{group}\",topic_id=\"{topic}\",partition=\"{partition}\",key=\"{hash:016x}\"}} {value}"
+                );
+            }
         }
     }
     let _ = writeln!(

@@ -5,12 +5,15 @@ use records::ids::{Offset, PartitionId};
 use super::Shard;
 use super::groups::News;
 use crate::command::{Command, Fact, PartitionRole, Produce, Ticket};
-use crate::group::{ShareChange, ShareMembership};
+use crate::group::{GroupCommand, GroupError, GroupReply, ShareChange, ShareMembership};
 use crate::io::{Completion, IoError, LogFacts, OpId, Slice, Submission};
 use crate::outbox::Owner;
-use crate::reply::Output;
+use crate::reply::{Output, Reply};
 use crate::share::{LeftBy, ShareCommand};
 use crate::time::Now;
+
+/// The epoch by which a member joins a share group.
+const JOIN: i32 = 0;
 
 impl<S: Slice> Shard<S> {
     pub(super) fn command(&mut self, now: Now, ticket: Ticket, command: Command) {
@@ -23,6 +26,13 @@ impl<S: Slice> Shard<S> {
             Command::Fetch(fetch) => self.fetches.start(now, ticket, fetch, logs, out),
             Command::ListOffsets(request) => self.offsets.list(ticket, &request, logs, out),
             Command::DeleteRecords(parts) => self.offsets.delete(ticket, &parts, logs, out),
+            // A group id is used one way at a time.
+            Command::Group(GroupCommand::ShareHeartbeat(heartbeat))
+                if heartbeat.epoch == JOIN && self.share.has_readers(&heartbeat.group) =>
+            {
+                let refused = GroupReply::ShareHeartbeat(Err(GroupError::NonEmptyGroup));
+                out.reply(ticket, Reply::Group(refused));
+            }
             Command::Group(command) => self.groups.command(now, ticket, command, out),
             Command::ShareFetch(fetch) => {
                 self.share.command(now, ticket, ShareCommand::Fetch(fetch), logs, out);
@@ -30,9 +40,53 @@ impl<S: Slice> Shard<S> {
             Command::ShareAcknowledge(request) => {
                 self.share.command(now, ticket, ShareCommand::Acknowledge(request), logs, out);
             }
+            Command::StandaloneFetch(request) => match self.groups.check_no_members(&request.fetch.group) {
+                Ok(()) => {
+                    self.share.command(now, ticket, ShareCommand::StandaloneFetch(request), logs, out);
+                }
+                Err(error) => out.reply(ticket, Reply::ShareFetched(Err(error))),
+            },
+            Command::StandaloneAcknowledge(request) => {
+                self.share.command(now, ticket, ShareCommand::StandaloneAcknowledge(request), logs, out);
+            }
+            Command::StandaloneCommit(request) => {
+                self.share.command(now, ticket, ShareCommand::StandaloneCommit(request), logs, out);
+            }
             Command::DescribeShareOffsets { group, partitions } => {
                 let command = ShareCommand::DescribeOffsets { group, partitions };
                 self.share.command(now, ticket, command, logs, out);
+            }
+            Command::AlterShareOffsets(request) if self.share.has_readers(&request.group) => {
+                out.reply(ticket, Reply::ShareOffsetsRefused(GroupError::NonEmptyGroup));
+            }
+            Command::DeleteShareOffsets { group, .. } if self.share.has_readers(&group) => {
+                out.reply(ticket, Reply::ShareOffsetsDeleted(Err(GroupError::NonEmptyGroup)));
+            }
+            Command::DeleteGroup { group } if self.share.has_readers(&group) => {
+                out.reply(ticket, Reply::GroupDeleted(Err(GroupError::NonEmptyGroup)));
+            }
+            // Standalone readers leave state under an id that is no group's.
+            Command::DeleteGroup { group } if self.groups.is_unknown(&group) => {
+                self.share.command(now, ticket, ShareCommand::DeleteStates { group }, logs, out);
+            }
+            Command::AlterShareOffsets(request) => self.groups.alter_share(ticket, request, out),
+            Command::DeleteShareOffsets { group, partitions } => {
+                match self.groups.check_share_empty(&group) {
+                    Ok(()) => {
+                        let command = ShareCommand::DeleteOffsets { group, partitions };
+                        self.share.command(now, ticket, command, logs, out);
+                    }
+                    Err(error) => out.reply(ticket, Reply::ShareOffsetsDeleted(Err(error))),
+                }
+            }
+            Command::DescribeShareKeys(request) => {
+                self.share.command(now, ticket, ShareCommand::DescribeKeys(request), logs, out);
+            }
+            Command::AlterShareKey(request) => {
+                self.share.command(now, ticket, ShareCommand::AlterKey(request), logs, out);
+            }
+            Command::ResetShareOffsets(request) => {
+                self.share.command(now, ticket, ShareCommand::ResetOffsets(request), logs, out);
             }
             Command::DeleteGroup { group } => self.groups.delete_group(now, ticket, group, out),
         }
@@ -50,13 +104,29 @@ impl<S: Slice> Shard<S> {
         match owner {
             Owner::Logs => self.logs_completion(now, completion),
             Owner::Groups => self.groups_completion(now, completion),
-            Owner::Share => self.share.complete(now, completion, &self.logs, &mut self.out),
+            Owner::Share => {
+                let grown = match &completion {
+                    Completion::Appended(op, Ok(appended)) => {
+                        self.share.appends_to(*op).map(|partition| (partition, *appended))
+                    }
+                    _ => None,
+                };
+                self.share.complete(now, completion, &self.logs, &mut self.out);
+                if let Some((partition, appended)) = grown {
+                    self.log_grew(now, partition, appended.bytes, appended.facts);
+                }
+            }
         }
     }
 
     /// A sync is over: so it is for all that shared it.
     pub(super) fn synced(&mut self, now: Now, op: OpId, result: Result<(), IoError>) {
-        for covered in self.group_commit.finish(op) {
+        let covered = self.group_commit.finish(op);
+        if covered.is_empty() {
+            // One that was not shared.
+            self.completion(now, Completion::Synced(op, result));
+        }
+        for covered in covered {
             self.completion(now, Completion::Synced(covered, result));
         }
     }
@@ -145,6 +215,7 @@ impl<S: Slice> Shard<S> {
         self.fetches.finish(now, &self.logs, &mut self.out);
         let news = self.groups.finish(now, &mut self.out);
         self.tell_share(now, news);
+        self.share.may_append(!self.groups.hold_appends());
         self.share.tick(now, &self.logs, &mut self.out);
         self.share.finish_round(now, &self.logs, &mut self.out);
         let mut outputs = Vec::new();
@@ -170,6 +241,9 @@ impl<S: Slice> Shard<S> {
         }
         for (group, live) in news.live {
             self.share.members(&group, live);
+        }
+        for (ticket, request) in news.altered {
+            self.share.command(now, ticket, ShareCommand::ResetOffsets(request), &self.logs, &mut self.out);
         }
         for (ticket, group) in news.deleted {
             let command = ShareCommand::DeleteGroup { group };

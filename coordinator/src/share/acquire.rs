@@ -10,7 +10,7 @@ use super::holders::Lock;
 use super::key_queue::{Open, Source};
 use super::partition::SharePartition;
 use super::recorder::ranges_of;
-use super::window::RecordState;
+use super::window::{RecordState, Slot};
 use crate::command::DeliveryNumber;
 use crate::plan::share_fetch::Bidder;
 use crate::reply::AcquiredRange;
@@ -46,12 +46,16 @@ impl SharePartition {
 
     /// Records of ordered keys that a member holds here.
     pub(crate) fn keyed_records_held(&self, member: &str) -> usize {
+        let replayed = self.replays.values().map(|replay| replay.part.keyed_records_held(member));
         self.holders.find(member).map_or(0, |holder| self.queue.load(holder).records)
+            + replayed.sum::<usize>()
     }
 
     /// When a member got the oldest of what it holds here.
     pub(crate) fn holds_since(&self, member: &str) -> Option<Mono> {
-        self.holders.oldest(self.holders.find(member)?)
+        let here = self.holders.find(member).and_then(|holder| self.holders.oldest(holder));
+        let replayed = self.replays.values().filter_map(|replay| replay.part.holds_since(member));
+        here.into_iter().chain(replayed).min()
     }
 
     /// Whether records of `bytes` bytes are ready, as far as a fetch of `member` could take them.
@@ -61,7 +65,13 @@ impl SharePartition {
         for offset in self.queue.ready_for(holder) {
             sum += u64::from(self.window.slot(offset).bytes);
             if sum >= bytes {
-                break;
+                return sum;
+            }
+        }
+        for replay in self.replays.values() {
+            sum += replay.part.ready_bytes(member, bytes - sum);
+            if sum >= bytes {
+                return sum;
             }
         }
         sum
@@ -185,13 +195,19 @@ impl SharePartition {
     }
 
     /// One record goes to a fetch.
-    fn pick(&mut self, bidder: &mut Bidder, offset: i64, now: Now, delivery: &mut dyn FnMut() -> u64) {
+    pub(super) fn pick(
+        &mut self,
+        bidder: &mut Bidder,
+        offset: i64,
+        now: Now,
+        delivery: &mut dyn FnMut() -> u64,
+    ) {
         let lock = *bidder.lock.get_or_insert_with(|| {
             let holder = self.holders.find_or_add(&bidder.member);
             self.queue.limit(&self.window, holder, bidder.per_key_max);
             self.holders.open(Lock {
                 holder,
-                delivery: delivery(),
+                delivery: *bidder.delivery.get_or_insert_with(delivery),
                 numbered: bidder.numbered,
                 wall_ms: now.wall_ms,
                 lock_ms: self.config.lock_ms,
@@ -221,9 +237,13 @@ impl SharePartition {
         self.note_event(&event);
     }
 
-    /// The delivery number of a lock.
-    pub(crate) fn delivery_of(&self, lock: u32) -> u64 {
-        self.holders.lock(lock).map_or(0, |lock| lock.delivery)
+    /// The record as it is held under this delivery, here or in a replay.
+    fn held_under(&self, delivery: u64, offset: i64) -> Option<&Slot> {
+        let here = self.window.get(offset).filter(|slot| {
+            slot.state == RecordState::Held
+                && self.holders.lock(slot.lock).is_some_and(|lock| lock.delivery == delivery)
+        });
+        here.or_else(|| self.replays.values().find_map(|replay| replay.part.held_under(delivery, offset)))
     }
 
     /// What of these offsets is held under this delivery still: ascending ranges, merged where adjacent and alike;
@@ -237,12 +257,7 @@ impl SharePartition {
         let mut ranges: Vec<AcquiredRange> = Vec::new();
         let mut cut = true;
         for &offset in offsets {
-            let Some(slot) = self.window.get(offset) else { continue };
-            let held = slot.state == RecordState::Held
-                && self.holders.lock(slot.lock).is_some_and(|lock| lock.delivery == delivery);
-            if !held {
-                continue;
-            }
+            let Some(slot) = self.held_under(delivery, offset) else { continue };
             let count = i16::try_from(slot.count).unwrap_or(i16::MAX).saturating_add(1);
             match ranges.last_mut() {
                 Some(range) if !cut && range.last.next() == Offset(offset) && range.count == count => {

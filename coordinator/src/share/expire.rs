@@ -2,7 +2,8 @@
 
 use records::ids::{KeyHash, Offset};
 
-use super::event::{Event, Settlement};
+use super::admin::StopReason;
+use super::event::Event;
 use super::partition::SharePartition;
 use super::recorder::Change;
 use super::window::RecordState;
@@ -25,6 +26,9 @@ impl SharePartition {
             self.return_lock(lock, true, now);
             changed = true;
         }
+        for replay in self.replays.values_mut() {
+            changed |= replay.part.expire(now);
+        }
         changed
     }
 
@@ -34,6 +38,7 @@ impl SharePartition {
             let lock_ms = self.holders.lock(lock).map_or(0, |lock| lock.lock_ms);
             self.holders.begin(lock, now.mono, now.mono + Micros::from_ms(lock_ms));
         }
+        self.replays.values_mut().for_each(|replay| replay.part.written(delivery, now));
     }
 
     /// The answer of a delivery will never be whole: nobody saw the records.
@@ -41,6 +46,7 @@ impl SharePartition {
         if let Some(lock) = self.holders.unwritten(delivery) {
             self.return_lock(lock, false, now);
         }
+        self.replays.values_mut().for_each(|replay| replay.part.lost(delivery, now));
     }
 
     /// Records of a delivery that were recalled before its answer went out are left out of it: nobody has seen them.
@@ -58,6 +64,9 @@ impl SharePartition {
                 any = true;
             }
         }
+        for replay in self.replays.values_mut() {
+            any |= replay.part.withdraw_recalled(delivery, offsets, now);
+        }
         any
     }
 
@@ -66,6 +75,7 @@ impl SharePartition {
     /// What it had in hands counts as failed; what was recalled from it, what it was never sent, and what a restart
     /// took from it does not.
     pub(crate) fn release_member(&mut self, name: &str, now: Now) {
+        self.replays.values_mut().for_each(|replay| replay.part.release_member(name, now));
         let Some(holder) = self.holders.find(name) else { return };
         let offsets: Vec<i64> = self.holders.get(holder).out.iter().copied().collect();
         for &offset in &offsets {
@@ -109,8 +119,7 @@ impl SharePartition {
     /// A delivery is over without success: the record comes back, or has reached its limit.
     fn fail(&mut self, offset: i64, count: u16, counted: bool, now: Now) {
         if counted && self.at_limit(count) {
-            self.settle(offset, Settlement::LimitReached);
-            self.note(Change::Settled(Settlement::LimitReached), offset);
+            self.poison(offset, StopReason::LimitReached, now);
         } else {
             self.give_back(offset, counted, None, now);
             self.note(Change::Returned { counted, wait: None }, offset);
@@ -143,7 +152,7 @@ impl SharePartition {
     }
 
     /// The stored batch `first..=last` cannot be read: what of it this delivery was to bring goes the poison way.
-    pub(crate) fn corrupt(&mut self, delivery: u64, first: i64, last: i64) {
+    pub(crate) fn corrupt(&mut self, delivery: u64, first: i64, last: i64, now: Now) {
         let offsets: Vec<i64> = self
             .window
             .range(first, last)
@@ -151,25 +160,26 @@ impl SharePartition {
             .map(|(offset, _)| offset)
             .collect();
         for &offset in &offsets {
-            self.settle(offset, Settlement::Corrupt);
-            self.note(Change::Settled(Settlement::Corrupt), offset);
+            self.poison(offset, StopReason::Corrupt, now);
         }
+        self.replays.values_mut().for_each(|replay| replay.part.corrupt(delivery, first, last, now));
         self.window.advance();
     }
 
     /// Whether a holder is to be told of records that were taken from it.
     pub(crate) fn has_untold(&self, name: &str) -> bool {
         self.holders.find(name).is_some_and(|holder| !self.holders.get(holder).untold.is_empty())
+            || self.replays.values().any(|replay| replay.part.has_untold(name))
     }
 
     /// Tells a holder which records were taken from it since it was told last, delivery by delivery. One that it was
     /// given again meanwhile is not told: its new delivery says so.
     pub(crate) fn take_untold(&mut self, name: &str) -> Vec<RecalledRange> {
-        let Some(holder) = self.holders.find(name) else { return Vec::new() };
-        let holder = self.holders.get_mut(holder);
-        let mut untold = std::mem::take(&mut holder.untold);
+        let mut untold = self.untold(name);
+        for replay in self.replays.values_mut() {
+            untold.append(&mut replay.part.untold(name));
+        }
         untold.sort_unstable();
-        untold.retain(|(_, offset)| !holder.out.contains(offset));
         let mut ranges: Vec<RecalledRange> = Vec::new();
         for (delivery, offset) in untold {
             let (delivery, offset) = (DeliveryNumber(delivery), Offset(offset));
@@ -181,6 +191,14 @@ impl SharePartition {
             }
         }
         ranges
+    }
+
+    fn untold(&mut self, name: &str) -> Vec<(u64, i64)> {
+        let Some(holder) = self.holders.find(name) else { return Vec::new() };
+        let holder = self.holders.get_mut(holder);
+        let mut untold = std::mem::take(&mut holder.untold);
+        untold.retain(|(_, offset)| !holder.out.contains(offset));
+        untold
     }
 
     /// Notes that an event was applied already.

@@ -8,64 +8,51 @@
 //! The caller runs `finish_round` after any input, and `tick` at [`ShareMachine::next_deadline`]. For each fetch
 //! that was answered it reports exactly one of `AnswerWritten` and `AnswerLost`, before `ConnectionClosed`.
 
+mod admin;
 mod answers;
+mod command;
+mod dead_letters;
+mod delete_offsets;
 mod describe;
 mod facts;
 mod load;
+mod replays;
 mod requests;
 mod round;
+mod spill;
+mod standalone;
 mod timers;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use records::ids::{Offset, PartitionId};
+use records::ids::{KeyHash, Offset, PartitionId};
 
+use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
+pub use self::command::{LeftBy, ShareCommand};
+use self::dead_letters::Copying;
+use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
+use self::standalone::Claims;
 use self::timers::{Timer, Timers};
+use self::watch::Watched;
 use super::acknowledge::Acknowledged;
+use super::admin::KeyLine;
 use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
+use super::recovery::Recovery;
+use super::spill::LookUp;
 use super::{ShareConfig, ShareCounters, ShareLimits};
-use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
-use crate::io::{Completion, OpId, ShareStateId, Slice};
-use crate::outbox::{LogTable, Outbox};
+use crate::command::{ConnectionId, Ticket, TopicImage};
+use crate::io::{Completion, OpId, ShareStateId, Slice, Submission};
+use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::budget::Budget;
+use crate::reply::Reply;
 use crate::time::{Mono, Now};
-
-/// Commands that the share machine serves.
-#[derive(Clone, Debug)]
-pub enum ShareCommand {
-    /// ShareFetch or KeyShareFetch; → [`crate::reply::Reply::ShareFetched`].
-    Fetch(ShareFetch),
-    /// ShareAcknowledge or KeyShareAcknowledge; → [`crate::reply::Reply::ShareAcknowledged`].
-    Acknowledge(ShareAcknowledge),
-    /// DescribeShareGroupOffsets; → [`crate::reply::Reply::ShareOffsets`].
-    DescribeOffsets {
-        /// The group.
-        group: Arc<str>,
-        /// The partitions asked for; `None`: all that have state.
-        partitions: Option<Vec<PartitionId>>,
-    },
-    /// Delete a group's share state; the caller has seen to it that it has no members. →
-    /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
-    DeleteGroup {
-        /// The group.
-        group: Arc<str>,
-    },
-}
-
-/// How a member left its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftBy {
-    /// Its own word (heartbeat with epoch −1): it may still settle for a second.
-    Heartbeat,
-    /// It was not heard of for its session timeout.
-    SessionTimeout,
-}
 
 /// Where a share-partition stands, for operators and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,8 +67,20 @@ pub struct SharePartitionView {
     pub ready: usize,
     /// Keys with records in members' hands.
     pub leased_keys: usize,
-    /// Records that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
+    /// Keys that are parked or followed.
+    pub stopped_keys: usize,
+    /// Records that wait for the dead-letter topic.
+    pub dead_letters: usize,
+    /// Keys that wait for a retry, those included that rest in pages of the share state.
+    pub waiting_keys: usize,
+    /// Of these, those that rest in pages.
+    pub resting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Why it grants less than the log holds, where a bound is the reason.
     pub bound: Option<Bound>,
     /// About how many bytes of memory it takes.
@@ -91,7 +90,7 @@ pub struct SharePartitionView {
 }
 
 /// Where a share group stands: sums over its share-partitions that are in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShareGroupView {
     /// Share-partitions in memory.
     pub partitions: usize,
@@ -109,13 +108,53 @@ pub struct ShareGroupView {
     pub ready: usize,
     /// Keys that are leased to a member.
     pub leased_keys: usize,
-    /// Keys that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
+    /// Keys that are parked.
+    pub parked_keys: usize,
+    /// Keys whose rest goes to the dead-letter topic.
+    pub followed_keys: usize,
+    /// Records that wait for the dead-letter topic.
+    pub dead_letters: usize,
+    /// Share-partitions whose dead letters cannot be copied.
+    pub dead_letter_troubles: usize,
+    /// Share-partitions of which retention will soon take records that are not done.
+    pub retention_warnings: usize,
+    /// Timestamp of the oldest record that is not done, milliseconds, as far as it was looked at.
+    pub oldest_ms: Option<i64>,
+    /// Keys that wait for a retry, in memory or in pages of the share state.
+    pub waiting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Memory, about, in bytes.
     pub heap_bytes: u64,
+    /// The keys that have most unsettled records, among those that were looked at.
+    pub by_backlog: Vec<ShareKeyView>,
+    /// The keys whose next record lies farthest behind the end of its log.
+    pub by_age: Vec<ShareKeyView>,
+    /// The keys whose next record failed most often.
+    pub by_deliveries: Vec<ShareKeyView>,
     /// What happened since each came into memory.
     pub counters: ShareCounters,
 }
+
+/// One of a group's worst keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareKeyView {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The key, and where it stands.
+    pub line: KeyLine,
+    /// Offsets from its first unsettled record to the end of what the group may see.
+    pub behind: i64,
+}
+
+/// Keys of a list of a [`ShareGroupView`].
+const VIEW_KEYS_MAX: usize = 10;
+/// Records that a [`ShareGroupView`] passes over for its lists, in all share-partitions of its group together.
+const VIEW_LOOK_MAX: usize = 16_384;
 
 /// All share groups of a shard. `S` names bytes of a log.
 #[derive(Debug)]
@@ -134,6 +173,10 @@ pub struct ShareMachine<S> {
     /// Members of which perhaps nothing is left.
     fading: BTreeSet<u32>,
     sessions: usize,
+    /// Standalone readers, by the member that each one is inside.
+    readers: BTreeMap<u32, Claims>,
+    /// Readers whose ranges another one has now, until they begin anew.
+    fenced: BTreeSet<(ConnectionId, Arc<str>)>,
     parts: BTreeMap<u32, Part>,
     part_numbers: BTreeMap<(PartitionId, u32), u32>,
     asks: BTreeMap<u64, Ask>,
@@ -144,6 +187,15 @@ pub struct ShareMachine<S> {
     unwritten: BTreeMap<Ticket, Unwritten>,
     describes: BTreeMap<u64, Describe>,
     pending_describes: BTreeSet<u64>,
+    deletes: BTreeMap<u64, DeleteOffsets>,
+    /// What operators asked for and that waits for share-partitions to be in memory.
+    admins: BTreeMap<u64, Admin>,
+    pending_admins: BTreeSet<u64>,
+    /// Answers to operators that wait for events to be appended.
+    held: BTreeMap<u64, Held>,
+    topics: Arc<TopicImage>,
+    /// Whether logs may be appended to already (after an unclean stop).
+    may_append: bool,
     ops: BTreeMap<OpId, Op>,
     dirty: BTreeSet<u32>,
     /// Share-partitions take their turn from here on.
@@ -177,6 +229,8 @@ struct Part {
     /// Members whose session names it.
     interested: BTreeSet<u32>,
     scanning: bool,
+    /// Look-ups of keys under way.
+    look_ups: usize,
     /// The append under way.
     flushing: Option<Flushing>,
     /// Appends that failed since the last one that did not.
@@ -187,6 +241,12 @@ struct Part {
     event_bytes: u64,
     snapshot_bytes: u64,
     sync_due: Option<Mono>,
+    /// What the scan under way finds is of no use.
+    scan_is_void: bool,
+    /// Dead letters on their way.
+    copying: Copying,
+    /// What was seen of its oldest record.
+    watched: Watched,
 }
 
 /// An append of events that is under way.
@@ -205,6 +265,8 @@ enum PartState {
     Broken(BTreeMap<u64, Survivor>),
     /// Its state is being read; locks that members know of, where it was in memory before.
     Opening(Option<BTreeMap<u64, Survivor>>),
+    /// As opening: its pages are being read.
+    Loading(Box<Recovery>, Option<BTreeMap<u64, Survivor>>),
     /// A new one: where it starts is being looked up.
     Starting,
     Open(Box<SharePartition>),
@@ -251,12 +313,74 @@ enum Patience {
 enum Op {
     Open(u32, u32),
     Start(u32, u32),
+    /// Pages of a share-partition that is being loaded.
+    LoadPages(u32, u32),
     Scan(u32, u32),
-    Flush { part: u32, generation: u32, snapshot_bytes: Option<u64> },
+    Find {
+        part: u32,
+        generation: u32,
+        look_up: LookUp,
+    },
+    Page {
+        part: u32,
+        generation: u32,
+        page: u64,
+    },
+    Flush {
+        part: u32,
+        generation: u32,
+        snapshot_bytes: Option<u64>,
+    },
     Sync,
-    Build { answer: u64, parts: Vec<usize> },
-    Delete { ticket: Ticket, group: Arc<str> },
+    Build {
+        answer: u64,
+        parts: Vec<usize>,
+    },
+    Delete {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
     States(u64),
+    /// Of a request to delete share state: which partitions have any.
+    StatesToDelete(u64),
+    DeletePart(u64, PartitionId),
+    /// Of a request to delete what is left under an id: whether there is anything.
+    StatesLeft {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
+    AdminStates(u64),
+    Reset {
+        admin: u64,
+        index: usize,
+    },
+    Letters {
+        part: u32,
+        generation: u32,
+    },
+    Copy {
+        part: u32,
+        generation: u32,
+        target: PartitionId,
+    },
+    CopySync {
+        part: u32,
+        generation: u32,
+    },
+    Oldest {
+        part: u32,
+        generation: u32,
+        offset: i64,
+    },
+    Retention {
+        part: u32,
+        generation: u32,
+    },
+    Replay {
+        part: u32,
+        generation: u32,
+        key: KeyHash,
+    },
 }
 
 impl<S: Slice> ShareMachine<S> {
@@ -276,6 +400,8 @@ impl<S: Slice> ShareMachine<S> {
             spoken_for: BTreeMap::new(),
             fading: BTreeSet::new(),
             sessions: 0,
+            readers: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             parts: BTreeMap::new(),
             part_numbers: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -285,6 +411,12 @@ impl<S: Slice> ShareMachine<S> {
             unwritten: BTreeMap::new(),
             describes: BTreeMap::new(),
             pending_describes: BTreeSet::new(),
+            deletes: BTreeMap::new(),
+            admins: BTreeMap::new(),
+            pending_admins: BTreeSet::new(),
+            held: BTreeMap::new(),
+            topics: Arc::default(),
+            may_append: true,
             ops: BTreeMap::new(),
             dirty: BTreeSet::new(),
             turn: 0,
@@ -307,11 +439,47 @@ impl<S: Slice> ShareMachine<S> {
         self.started.get_or_insert(now.mono);
         match command {
             ShareCommand::Fetch(fetch) => self.fetch(now, ticket, &fetch, logs, out),
-            ShareCommand::Acknowledge(request) => self.acknowledge(now, ticket, &request, out),
+            ShareCommand::Acknowledge(request) => match self.check_member(&request.group, &request.member) {
+                Ok(()) => self.acknowledge(now, ticket, &request, out),
+                Err(error) => out.reply(ticket, Reply::ShareAcknowledged(Err(error))),
+            },
+            ShareCommand::StandaloneFetch(request) => self.standalone_fetch(now, ticket, request, logs, out),
+            ShareCommand::StandaloneAcknowledge(request) => {
+                self.standalone_acknowledge(now, ticket, request, out);
+            }
+            ShareCommand::StandaloneCommit(request) => self.standalone_commit(now, ticket, request, out),
             ShareCommand::DescribeOffsets { group, partitions } => {
                 self.describe_offsets(ticket, &group, partitions, out);
             }
+            ShareCommand::DeleteOffsets { group, partitions } => {
+                self.delete_offsets(ticket, &group, partitions, out);
+            }
+            ShareCommand::DescribeKeys(request) => self.describe_keys(ticket, request, logs, out),
+            ShareCommand::AlterKey(request) => self.alter_key(ticket, request, logs, out),
+            ShareCommand::ResetOffsets(request) => self.reset_offsets(ticket, request, logs, out),
+            ShareCommand::DeleteStates { group } => {
+                let op = out
+                    .submit(Owner::Share, |op| Submission::ListShareStates { op, group: Arc::clone(&group) });
+                self.ops.insert(op, Op::StatesLeft { ticket, group });
+            }
             ShareCommand::DeleteGroup { group } => self.delete_group(now, ticket, &group, out),
+        }
+    }
+
+    /// Whether dead letters may be appended to logs now.
+    pub fn may_append(&mut self, may: bool) {
+        if may && !self.may_append {
+            self.dirty.extend(self.parts.keys().copied());
+        }
+        self.may_append = may;
+    }
+
+    /// The partition to which the submission of this id appends, if it is an append of this machine.
+    #[must_use]
+    pub fn appends_to(&self, op: OpId) -> Option<PartitionId> {
+        match self.ops.get(&op) {
+            Some(Op::Copy { target, .. }) => Some(*target),
+            _ => None,
         }
     }
 
@@ -320,17 +488,41 @@ impl<S: Slice> ShareMachine<S> {
         self.started.get_or_insert(now.mono);
         match completion {
             Completion::ShareStateOpened(op, result) => self.state_opened(now, op, result, logs, out),
-            Completion::OffsetFound(op, result) => self.start_found(now, op, result, logs),
-            Completion::Scanned(op, result) => self.scan_done(now, op, result, logs),
+            Completion::OffsetFound(op, result) => {
+                if self.reset_found(op, result, logs) {
+                    return;
+                }
+                self.start_found(now, op, result, logs);
+            }
+            Completion::Scanned(op, result) => self.scan_done(now, op, result, logs, out),
+            Completion::KeyFound(op, result) => match self.ops.get(&op) {
+                Some(Op::Replay { .. }) => self.replay_found(now, op, result),
+                _ => self.key_found(now, op, result, logs),
+            },
+            Completion::PagesRead(op, result) => self.pages_read(now, op, result, logs, out),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
-            Completion::Synced(op, _) => self.synced(op),
+            Completion::Synced(op, result) => self.synced(now, op, result, out),
+            Completion::Appended(op, result) => self.letters_appended(now, op, result, out),
+            Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
+            Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
-            Completion::ShareStateDeleted(op, result) => self.state_deleted(op, result, out),
-            Completion::ShareStates(op, result) => self.states_listed(op, result, logs, out),
-            Completion::Appended(..)
-            | Completion::Read(..)
-            | Completion::RecordsDeleted(..)
-            | Completion::Loaded(..) => {}
+            Completion::ShareStateDeleted(op, result) => match self.ops.remove(&op) {
+                Some(Op::DeletePart(number, partition)) => self.delete_done(number, partition, result, out),
+                Some(Op::Delete { ticket, group }) => Self::state_deleted(ticket, group, result, out),
+                _ => {}
+            },
+            Completion::ShareStates(op, result) => match self.ops.get(&op) {
+                Some(Op::AdminStates(_)) => self.admin_states_listed(op, result, out),
+                _ => match self.ops.remove(&op) {
+                    Some(Op::StatesLeft { ticket, group }) => {
+                        self.delete_left(now, ticket, &group, result, out);
+                    }
+                    Some(Op::StatesToDelete(number)) => self.delete_listed(now, number, result, out),
+                    Some(Op::States(number)) => self.states_listed(number, result, logs, out),
+                    _ => {}
+                },
+            },
+            Completion::Read(..) | Completion::RecordsDeleted(..) | Completion::Loaded(..) => {}
         }
     }
 
@@ -356,11 +548,17 @@ impl<S: Slice> ShareMachine<S> {
         Some(SharePartitionView {
             start: Offset(part.window.start()),
             scan: Offset(part.window.scan()),
-            out: part.out,
+            out: part.in_hands(),
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
-            bound: if part.locks_are_full() { Some(Bound::RecordLocks) } else { part.scan_bound() },
+            waiting_keys: part.stuck_keys(),
+            resting_keys: part.resting_keys(),
+            spilled_keys: part.queue().spans().len(),
+            spilled: part.queue().spans().records(),
+            stopped_keys: part.stops.keys_len(),
+            dead_letters: part.stops.letters_len(),
+            bound: part.bound(),
             heap_bytes: part.heap_bytes(),
             counters: part.counters,
         })
@@ -373,20 +571,44 @@ impl<S: Slice> ShareMachine<S> {
                 members: group.live.as_ref().map_or(0, BTreeSet::len),
                 ..ShareGroupView::default()
             };
+            let mut keys = Vec::new();
+            let mut look_left = VIEW_LOOK_MAX;
             for part in group.parts.iter().filter_map(|part| self.parts.get(part)) {
                 view.broken += usize::from(matches!(part.state, PartState::Broken(_)));
                 let Some(open) = part.open() else { continue };
                 let end = upper(logs, &group.config, part.id);
                 view.partitions += 1;
-                view.bound += usize::from(open.locks_are_full() || open.scan_bound().is_some());
+                view.bound += usize::from(open.bound().is_some());
                 view.lag += open.lag(end);
-                view.out += open.out;
+                view.out += open.in_hands();
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
                 view.delayed += open.waits.len();
+                view.waiting_keys += open.stuck_keys();
+                view.spilled_keys += open.queue().spans().len();
+                view.spilled += open.queue().spans().records();
+                let followed = open.stops.keys().filter(|(_, stop)| stop.follows).count();
+                view.followed_keys += followed;
+                view.parked_keys += open.stops.keys_len() - followed;
+                view.dead_letters += open.stops.letters_len();
+                view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());
+                view.retention_warnings += usize::from(part.watched.warning().is_some());
+                let oldest = open.oldest(end).and_then(|offset| part.watched.timestamp_of(offset));
+                view.oldest_ms = view.oldest_ms.into_iter().chain(oldest).min();
                 view.heap_bytes += open.heap_bytes();
                 view.counters.add(&open.counters);
+                let looked = look_left.min(open.window.len());
+                look_left -= looked;
+                keys.extend(open.keys_at_hand(looked).0.into_iter().map(|line| ShareKeyView {
+                    partition: part.id,
+                    line,
+                    behind: end - line.offset.get(),
+                }));
             }
+            view.by_backlog = worst(&keys, |key| key.line.backlog);
+            view.by_age = worst(&keys, |key| key.behind);
+            view.by_deliveries = worst(&keys, |key| key.line.deliveries);
+            view.by_deliveries.retain(|key| key.line.deliveries > 0);
             (Arc::clone(&group.name), view)
         })
     }
@@ -406,7 +628,8 @@ impl<S: Slice> ShareMachine<S> {
         let part =
             self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
         let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
-        open.is_some_and(|open| offset.get() >= open.window.scan() || open.window.get(offset.get()).is_some())
+        let offset = offset.get();
+        open.is_some_and(|open| open.window.is_unsettled(offset) || open.replay_of(offset).is_some())
     }
 
     fn next_number(&mut self) -> u64 {
@@ -480,6 +703,14 @@ impl Part {
             _ => None,
         }
     }
+}
+
+/// The keys that rank highest.
+fn worst<K: Ord>(keys: &[ShareKeyView], rank: impl Fn(&ShareKeyView) -> K) -> Vec<ShareKeyView> {
+    let mut keys = keys.to_vec();
+    keys.sort_by_key(|key| std::cmp::Reverse(rank(key)));
+    keys.truncate(VIEW_KEYS_MAX);
+    keys
 }
 
 /// Where the records end that a group may see.

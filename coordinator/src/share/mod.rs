@@ -6,25 +6,39 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod acquire;
+pub mod admin;
+pub(crate) mod alter;
 pub(crate) mod codec;
 pub(crate) mod event;
 pub(crate) mod expire;
 pub(crate) mod holders;
 pub(crate) mod key_queue;
+pub(crate) mod key_set;
 pub mod limits;
+pub(crate) mod look;
 pub mod machine;
 pub(crate) mod member;
 pub mod observe;
+pub(crate) mod page_table;
+pub(crate) mod paging;
 pub(crate) mod partition;
+pub(crate) mod poison;
+pub(crate) mod ranges;
 pub(crate) mod recorder;
+pub(crate) mod recovery;
+pub(crate) mod replay;
+pub(crate) mod resting;
 pub(crate) mod retry;
 pub(crate) mod session;
 pub(crate) mod settled;
 pub(crate) mod snapshot;
+pub(crate) mod spans;
+pub(crate) mod spill;
+pub(crate) mod stops;
 pub(crate) mod window;
 
-pub use limits::ShareLimits;
-pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareMachine, SharePartitionView};
+pub use limits::{ShareLimits, WindowLimits};
+pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareKeyView, ShareMachine, SharePartitionView};
 pub use observe::Bound;
 
 /// In what order a share group's records go out (`sluice.share.order`).
@@ -49,12 +63,21 @@ pub enum ShareReset {
     ByDuration(i64),
 }
 
-/// What happens to a record that reaches the delivery limit or is rejected (`sluice.share.poison`).
+/// What happens to a record that reaches the delivery limit, is rejected or cannot be read (`sluice.share.poison`).
+///
+/// A record without a key, and every record of a group without order, stands for itself alone: following is then as
+/// dead-lettering, and what is parked is that record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Poison {
     /// Archive it, go on with the key.
     #[default]
     Skip,
+    /// Copy it to the group's dead-letter topic, archive it when that is synced, then go on with the key.
+    DeadLetter,
+    /// As dead-letter, and the rest of the key goes there too, until someone resumes it.
+    Follow,
+    /// Stop the key alone, until someone resumes, skips or drops it.
+    Park,
 }
 
 /// A share group's settings: `share.*` mean what they mean in Apache Kafka 4.4 (`GroupConfig`), `sluice.*` are ours.
@@ -82,6 +105,10 @@ pub struct ShareConfig {
     pub key_inflight_max: u32,
     /// `sluice.share.poison`.
     pub poison: Poison,
+    /// `errors.deadletterqueue.topic.name` (KIP-1191); `None`: none is named.
+    pub dead_letter_topic: Option<std::sync::Arc<str>>,
+    /// `errors.deadletterqueue.copy.record.enable`: dead letters carry key and value of their record.
+    pub dead_letter_copy: bool,
     /// `sluice.share.retry.backoff.ms`: 0 is no wait.
     pub backoff_ms: i64,
     /// `sluice.share.retry.backoff.max.ms`.
@@ -92,6 +119,8 @@ pub struct ShareConfig {
     pub hold_target_ms: i64,
     /// `sluice.share.window.bytes`.
     pub window_bytes_max: u64,
+    /// `sluice.share.stuck.keys.max`: keys that wait for a retry.
+    pub stuck_keys_max: u64,
     /// `sluice.share.sync.ms`.
     pub sync_ms: i64,
 }
@@ -110,11 +139,14 @@ impl Default for ShareConfig {
             session_timeout_ms: 45_000,
             key_inflight_max: 1,
             poison: Poison::Skip,
+            dead_letter_topic: None,
+            dead_letter_copy: false,
             backoff_ms: 0,
             backoff_max_ms: 60_000,
             disconnect_grace_ms: None,
             hold_target_ms: 100,
             window_bytes_max: 16 << 20,
+            stuck_keys_max: 1_000_000,
             sync_ms: 100,
         }
     }
@@ -135,9 +167,19 @@ pub struct ShareCounters {
     pub granted: u64,
     /// Records accepted.
     pub accepted: u64,
-    /// Records that ended otherwise: rejected, at the delivery limit, unreadable, gaps.
+    /// Records that ended otherwise: the sum of the six below.
     pub archived: u64,
-    /// Records whose stored batch cannot be read (counted in `archived` too).
+    /// Rejected.
+    pub rejected: u64,
+    /// At the delivery limit.
+    pub limit_reached: u64,
+    /// Gaps that were acknowledged (order `none`), or that compaction left.
+    pub gaps: u64,
+    /// Copied to the dead-letter topic.
+    pub dead_lettered: u64,
+    /// Skipped or dropped by an operator.
+    pub skipped: u64,
+    /// Records whose stored batch cannot be read.
     pub corrupt: u64,
     /// Records recalled from their holder.
     pub recalled: u64,
@@ -147,7 +189,7 @@ pub struct ShareCounters {
     pub gap_releases: u64,
     /// Locks that ran out.
     pub locks_expired: u64,
-    /// Unsettled records that left the log.
+    /// Unsettled records that left the log: lost to retention, or deleted.
     pub left_log: u64,
 }
 
@@ -157,6 +199,11 @@ impl ShareCounters {
         self.granted += other.granted;
         self.accepted += other.accepted;
         self.archived += other.archived;
+        self.rejected += other.rejected;
+        self.limit_reached += other.limit_reached;
+        self.gaps += other.gaps;
+        self.dead_lettered += other.dead_lettered;
+        self.skipped += other.skipped;
         self.corrupt += other.corrupt;
         self.recalled += other.recalled;
         self.acknowledged_recalled += other.acknowledged_recalled;
@@ -166,16 +213,17 @@ impl ShareCounters {
     }
 
     pub(crate) fn settled(&mut self, how: event::Settlement) {
-        match how {
-            event::Settlement::Accepted => self.accepted += 1,
-            event::Settlement::Corrupt => {
-                self.corrupt += 1;
-                self.archived += 1;
-            }
-            event::Settlement::Rejected | event::Settlement::LimitReached | event::Settlement::Gap => {
-                self.archived += 1;
-            }
-        }
+        let counter = match how {
+            event::Settlement::Accepted => return self.accepted += 1,
+            event::Settlement::Corrupt => &mut self.corrupt,
+            event::Settlement::Rejected => &mut self.rejected,
+            event::Settlement::LimitReached => &mut self.limit_reached,
+            event::Settlement::Gap => &mut self.gaps,
+            event::Settlement::DeadLettered => &mut self.dead_lettered,
+            event::Settlement::Skipped => &mut self.skipped,
+        };
+        *counter += 1;
+        self.archived += 1;
     }
 }
 
@@ -203,8 +251,11 @@ pub enum ShareError {
     /// There are too many sessions (SHARE_SESSION_LIMIT_REACHED).
     #[error("too many share sessions")]
     SessionLimit,
+    /// Another reader has a range of this one now (FENCED_MEMBER_EPOCH).
+    #[error("another reader has these key ranges now; begin a new session")]
+    Fenced,
     /// The group is used in another way (NON_EMPTY_GROUP).
-    #[error("group is not empty")]
+    #[error("the group id is used by members, or by standalone readers: one way at a time")]
     NonEmptyGroup,
     /// State could not be written or read (KAFKA_STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE): try again.
     #[error("share state is not available now")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use records::ids::Offset;
 
+use super::admin::StopReason;
 use super::event::{Settlement, Wait};
 use super::holders::Survivor;
 use super::partition::{SharePartition, unscanned};
@@ -23,6 +24,8 @@ const READY_AHEAD_MAX: usize = 16 * 1_024;
 pub enum Bound {
     /// `sluice.share.window.bytes`: the window is full of records that cannot go out.
     WindowBytes,
+    /// `sluice.share.stuck.keys.max`: so many keys wait for a retry.
+    StuckKeys,
     /// `share.partition.max.record.locks`: so many records are in members' hands.
     RecordLocks,
     /// `share.partition.max.record.locks`, order `none`: the distance from the start offset (Kafka's limit).
@@ -33,8 +36,10 @@ impl SharePartition {
     /// Takes in what a scan from the scan offset found; says whether records were found.
     pub(crate) fn scanned(&mut self, scanned: &Scanned, now: Now) -> bool {
         let before = self.queue.ready_len();
+        let whole = self.is_whole();
         let mut cursor = self.window.scan();
-        for batch in &scanned.batches {
+        let mut next = scanned.next.get();
+        'scan: for batch in &scanned.batches {
             match &batch.kind {
                 ScannedKind::Data(records) => {
                     for (index, record) in records.iter().enumerate() {
@@ -43,6 +48,11 @@ impl SharePartition {
                             continue;
                         }
                         self.gap(cursor, offset - 1);
+                        if offset >= self.recovery_until && self.window_is_full() {
+                            // It goes on here when there is room.
+                            (cursor, next) = (offset, offset);
+                            break 'scan;
+                        }
                         self.found(record, index + 1 == records.len(), now);
                         cursor = offset + 1;
                     }
@@ -51,15 +61,15 @@ impl SharePartition {
                 ScannedKind::Corrupt => {
                     let first = batch.base.get().max(cursor);
                     self.gap(cursor, first - 1);
-                    self.poison_unread(first, batch.last.get());
+                    self.poison_unread(first, batch.last.get(), now);
                     cursor = cursor.max(batch.last.get() + 1);
                 }
             }
             self.gap(cursor, batch.last.get());
             cursor = cursor.max(batch.last.get() + 1);
         }
-        self.gap(cursor, scanned.next.get() - 1);
-        self.window.scanned_to(cursor.max(scanned.next.get()));
+        self.gap(cursor, next - 1);
+        self.window.scanned_to(cursor.max(next), whole && self.is_whole());
         self.window.advance();
         self.queue.ready_len() != before
     }
@@ -71,15 +81,6 @@ impl SharePartition {
                 || (self.scan_bound().is_none() && self.queue.ready_len() < READY_AHEAD_MAX))
     }
 
-    /// Why it does not read on, where a bound is the reason.
-    pub(crate) fn scan_bound(&self) -> Option<Bound> {
-        if self.config.order == ShareOrder::None {
-            let ahead = self.window.scan() - self.window.start();
-            return (ahead >= 2 * i64::from(self.config.record_locks_max)).then_some(Bound::Span);
-        }
-        (self.heap_bytes() >= self.config.window_bytes_max).then_some(Bound::WindowBytes)
-    }
-
     /// Whether a restart's leftovers are all known, so that granting is safe.
     pub(crate) fn may_grant(&self, upper: i64) -> bool {
         self.window.scan() >= self.recovery_until.min(upper)
@@ -87,13 +88,14 @@ impl SharePartition {
 
     fn found(&mut self, record: &ScannedRecord, batch_end: bool, now: Now) {
         let offset = record.offset.get();
-        if offset < self.window.start() || self.window.settled().contains(offset) {
+        if !self.window.is_unsettled(offset) {
             return;
         }
         let known = self.window.get(offset).copied();
-        if known.is_some_and(|slot| slot.scanned) {
+        if known.is_some_and(|slot| slot.scanned) || (known.is_none() && self.spills(record.key, offset)) {
             return;
         }
+        let wait = known.and_then(|_| self.forget_wait(offset));
         let slot = Slot {
             key: record.key,
             bytes: record.bytes,
@@ -102,16 +104,22 @@ impl SharePartition {
             ..known.unwrap_or_else(unscanned)
         };
         self.window.insert(offset, slot);
+        if let Some((wait, end)) = wait {
+            self.insert_wait(offset, wait, end);
+        }
         if slot.is_out() {
             self.lend(offset, &slot);
             // After a restart or reload: one before it came back when it was not known yet whose key this is.
             if let Some(key) = self.key_of(&slot)
-                && let Some(first) = self.queue.head(key).filter(|&first| first < offset)
+                && let Some(first) = self.queue.first_waiting(&self.window, key, offset)
             {
                 self.recall_behind(key, first, now);
             }
         } else {
             self.enqueue(offset, &slot);
+            if slot.state == RecordState::Stopped {
+                self.stop_key_of(offset, now);
+            }
         }
     }
 
@@ -140,7 +148,7 @@ impl SharePartition {
     }
 
     /// A stored batch that cannot be read goes the group's poison way, as one event.
-    fn poison_unread(&mut self, first: i64, last: i64) {
+    fn poison_unread(&mut self, first: i64, last: i64, now: Now) {
         let first = first.max(self.window.start());
         let mut from = first;
         while from <= last {
@@ -148,16 +156,11 @@ impl SharePartition {
             if at > last {
                 break;
             }
-            if self.window.get(at).is_some_and(Slot::is_out) {
-                self.window.slot_mut(at).scanned = true;
-            } else {
-                if self.window.get(at).is_some() {
-                    self.settle(at, Settlement::Corrupt);
-                } else {
-                    self.window.settle_gap(at, at);
-                    self.counters.settled(Settlement::Corrupt);
-                }
-                self.note(Change::Settled(Settlement::Corrupt), at);
+            match self.window.get_mut(at) {
+                // Its holder has to say what became of it; what is stopped waits on.
+                Some(slot) if slot.is_out() || slot.state == RecordState::Stopped => slot.scanned = true,
+                Some(_) => self.poison(at, StopReason::Corrupt, now),
+                None => self.poison_unknown(at, now),
             }
             from = at + 1;
         }
@@ -199,8 +202,11 @@ impl SharePartition {
                 }
             }
         }
-        self.recovery_until =
-            self.window.slots().filter(|(_, slot)| !slot.scanned).last().map_or(0, |(offset, _)| offset + 1);
+        for replay in self.replays.values_mut() {
+            replay.part.recovered(now, log_start, survivors);
+        }
+        let ahead = self.window.range(self.window.scan(), i64::MAX).next_back();
+        self.recovery_until = ahead.map_or(0, |(offset, _)| offset + 1);
         self.log_started(log_start);
         self.window.advance();
     }
@@ -212,8 +218,11 @@ impl SharePartition {
         mut ended: Vec<(u64, Survivor)>,
         known: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, Survivor> {
-        ended.extend(self.holders.take_ended());
-        ended.extend(self.holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
+        let replays = self.replays.values_mut().map(|replay| &mut replay.part.holders);
+        for holders in std::iter::once(&mut self.holders).chain(replays) {
+            ended.extend(holders.take_ended());
+            ended.extend(holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
+        }
         let mut survivors: BTreeMap<u64, Survivor> = BTreeMap::new();
         for (delivery, lock) in
             ended.into_iter().filter(|(delivery, lock)| lock.ends.is_some() || known(*delivery))
@@ -226,7 +235,11 @@ impl SharePartition {
 
     /// Locks whose end the events that are about to be stored tell of.
     pub(crate) fn take_ended_locks(&mut self) -> Vec<(u64, Survivor)> {
-        self.holders.take_ended()
+        let mut ended = self.holders.take_ended();
+        for replay in self.replays.values_mut() {
+            ended.append(&mut replay.part.holders.take_ended());
+        }
+        ended
     }
 
     /// Every record in a member's hands: offset, member, and whether it was recalled.
@@ -237,13 +250,18 @@ impl SharePartition {
             let name = Arc::clone(&self.holders.get(lock.holder).name);
             Some((Offset(offset), name, slot.state == RecordState::Recalled))
         })
+        .chain(self.replays.values().flat_map(|replay| replay.part.holders()))
         .collect()
     }
 
     /// Members that hold records here.
     pub(crate) fn holder_names(&self) -> Vec<Arc<str>> {
         let holding = self.holders.all().filter(|(_, holder)| !holder.out.is_empty());
-        holding.map(|(_, holder)| Arc::clone(&holder.name)).collect()
+        let mut names: Vec<Arc<str>> = holding.map(|(_, holder)| Arc::clone(&holder.name)).collect();
+        names.extend(self.replays.values().flat_map(|replay| replay.part.holder_names()));
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// A record of a snapshot that waits.

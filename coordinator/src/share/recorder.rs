@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::event::{Event, Ranges, Settlement, Wait};
+use super::stops::Stop;
 
 /// A change of one record that was made already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub(crate) enum Change {
     Returned { counted: bool, wait: Option<Wait> },
     Recalled,
     Renewed { wall_ms: i64, lock_ms: i64 },
+    Stopped { stop: Stop, counted: bool },
+    Freed,
 }
 
 /// Encoded events that are to be appended, in order.
@@ -62,6 +65,8 @@ impl Recorder {
             Change::Returned { counted, wait } => Event::Returned { counted, wait, ranges },
             Change::Recalled => Event::Recalled(ranges),
             Change::Renewed { wall_ms, lock_ms } => Event::Renewed { wall_ms, lock_ms, ranges },
+            Change::Stopped { stop, counted } => Event::Stopped { stop, counted, ranges },
+            Change::Freed => Event::Freed(ranges),
         };
         self.done.push(event.encode());
     }

@@ -27,7 +27,7 @@ fn coordinator(index: i32) -> PartitionId {
 fn image() -> Arc<TopicImage> {
     let topics = [("__consumer_offsets", OFFSETS, COORDINATORS), ("orders", partition(0).topic, 4)];
     let topics = topics.into_iter().map(|(name, id, count)| (Arc::from(name), (id, count))).collect();
-    Arc::new(TopicImage { topics })
+    Arc::new(TopicImage { topics, ..TopicImage::default() })
 }
 
 fn world() -> World {

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use coordinator::command::{DeleteTo, OffsetQuery};
-use coordinator::io::{Appended, DeleteError, FoundRecord, IoError, LogFacts};
+use coordinator::io::{Appended, DeleteError, FoundRecord, IoError, LogFacts, ReadRecord, WholeRecord};
 use records::BatchView;
 use records::batch::stamp;
 use records::ids::Offset;
@@ -61,6 +61,39 @@ impl Log {
             found.extend_from_slice(batch);
         }
         Ok(found.freeze())
+    }
+
+    /// Single records, until their bytes are enough.
+    pub(crate) fn records(&self, offsets: &[Offset], bytes_max: u64) -> Vec<ReadRecord> {
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        for &offset in offsets {
+            if bytes >= bytes_max && !found.is_empty() {
+                break;
+            }
+            let record = self.record(offset).filter(|_| offset >= self.facts.log_start);
+            let length = |part: &Option<Bytes>| part.as_ref().map_or(0, |part| part.len() as u64);
+            bytes += record.as_ref().map_or(0, |record| length(&record.key) + length(&record.value));
+            found.push(ReadRecord { offset, record });
+        }
+        found
+    }
+
+    fn record(&self, offset: Offset) -> Option<WholeRecord> {
+        let views =
+            self.batches.iter().map(|batch| BatchView::parse(batch).expect("stored batches are whole"));
+        for view in views.filter(|view| view.base_offset() <= offset && view.last_offset() >= offset) {
+            let decoded = view.records(1 << 20).expect("tests append readable batches");
+            let mut records = decoded.iter().map(|record| record.expect("tests append readable records"));
+            if let Some(record) = records.find(|record| record.offset == offset) {
+                return Some(WholeRecord {
+                    timestamp: record.timestamp,
+                    key: record.key.map(Bytes::copy_from_slice),
+                    value: record.value.map(Bytes::copy_from_slice),
+                });
+            }
+        }
+        None
     }
 
     pub(crate) fn find(&self, query: OffsetQuery) -> Option<FoundRecord> {

@@ -21,7 +21,7 @@ const COORDINATOR: PartitionId = PartitionId { topic: TopicId([9; 16]), index: 0
 fn open(world: &mut World, order: ShareOrder, data: Log, offsets: Log) {
     let topics = [("__consumer_offsets", COORDINATOR.topic, 1), ("orders", partition(0).topic, 1)];
     let topics = topics.into_iter().map(|(name, id, count)| (Arc::from(name), (id, count))).collect();
-    world.fact(Fact::Topics(Arc::new(TopicImage { topics })));
+    world.fact(Fact::Topics(Arc::new(TopicImage { topics, ..TopicImage::default() })));
     let config = ShareConfig { order, reset: ShareReset::Earliest, ..ShareConfig::default() };
     world.fact(Fact::ShareConfigured(GROUP.into(), Arc::new(config)));
     world.open_as(COORDINATOR, PartitionRole::ConsumerOffsets(0), offsets);

@@ -5,19 +5,27 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use coordinator::io::{
-    BuildError, Completion, EventsAppended, IoError, Scanned, ScannedBatch, ScannedKind, ScannedRecord,
-    ShareState, ShareStateId, Submission,
+    BuildError, Completion, EventsAppended, IoError, KeyFound, Scanned, ScannedBatch, ScannedKind,
+    ScannedRecord, ShareState, ShareStateId, Submission,
 };
-use records::ids::{Offset, PartitionId};
+use records::ids::{KeyHash, Offset, PartitionId};
 use records::{BatchView, key_hash};
 
 use crate::log::Log;
+
+/// The state of a share-partition.
+#[derive(Clone, Debug, Default)]
+struct Files {
+    snapshot: Option<Bytes>,
+    events: Vec<Bytes>,
+    pages: BTreeMap<u64, Bytes>,
+}
 
 /// State files by share-partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     numbers: BTreeMap<Arc<str>, u64>,
-    files: BTreeMap<ShareStateId, (Option<Bytes>, Vec<Bytes>)>,
+    files: BTreeMap<ShareStateId, Files>,
 }
 
 impl States {
@@ -37,22 +45,35 @@ impl States {
                 let group = *self.numbers.entry(group).or_insert(number);
                 let state = ShareStateId { group, partition };
                 let existed = self.files.contains_key(&state);
-                let (snapshot, events) = self.files.entry(state).or_default().clone();
+                let Files { snapshot, events, .. } = self.files.entry(state).or_default().clone();
                 let snapshot = snapshot.map(Into::into);
                 let events = events.into_iter().map(Into::into).collect();
                 Completion::ShareStateOpened(op, Ok(ShareState { state, snapshot, events, existed }))
             }
             Submission::AppendEvents { op, state, events } => {
-                let Some((_, stored)) = self.files.get_mut(&state) else {
+                let Some(stored) = self.files.get_mut(&state) else {
                     return Completion::EventsAppended(op, Err(IoError::NotOpen));
                 };
-                stored.extend(events);
-                let bytes_since_snapshot = stored.iter().map(|event| event.len() as u64).sum();
+                stored.events.extend(events);
+                let bytes_since_snapshot = stored.events.iter().map(|event| event.len() as u64).sum();
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot }))
             }
-            Submission::WriteSnapshot { op, state, snapshot } => {
-                self.files.insert(state, (Some(snapshot), Vec::new()));
+            Submission::WriteSnapshot { op, state, snapshot, pages, dropped } => {
+                let stored = self.files.entry(state).or_default();
+                (stored.snapshot, stored.events) = (Some(snapshot), Vec::new());
+                stored.pages.retain(|id, _| !dropped.contains(id));
+                stored.pages.extend(pages);
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot: 0 }))
+            }
+            Submission::ReadPages { op, state, pages } => {
+                let stored = self.files.get(&state).map(|stored| &stored.pages);
+                let page = |id| stored.and_then(|stored| stored.get(id)).cloned().map(Into::into);
+                let read: Option<Vec<_>> = pages.iter().map(page).collect();
+                Completion::PagesRead(op, read.ok_or(IoError::Corrupt))
+            }
+            Submission::FindKey { op, partition, key, from, upper, max, .. } => {
+                let log = logs.get(&partition).ok_or(IoError::NotOpen);
+                Completion::KeyFound(op, log.map(|log| find_key(log, key, (from, upper), max as usize)))
             }
             Submission::DeleteShareState { op, group, partition } => {
                 let number = self.numbers.get(&group).copied();
@@ -105,6 +126,20 @@ fn scan(log: &Log, from: Offset, upper: Offset) -> Scanned {
         next = view.next_offset();
     }
     Scanned { batches, next }
+}
+
+fn find_key(log: &Log, key: KeyHash, (from, upper): (Offset, Offset), max: usize) -> KeyFound {
+    let from = from.max(log.facts.log_start);
+    let upper = upper.min(log.facts.end);
+    let scanned = scan(log, from, upper).batches.into_iter().filter_map(|batch| match batch.kind {
+        ScannedKind::Data(records) => Some(records),
+        _ => None,
+    });
+    let inside = |record: &ScannedRecord| from <= record.offset && record.offset < upper;
+    let of_key = scanned.flatten().filter(|record| record.key == Some(key) && inside(record));
+    let records: Vec<ScannedRecord> = of_key.take(max).collect();
+    let next = if records.len() < max { upper.max(from) } else { records[max - 1].offset.next() };
+    KeyFound { records, next }
 }
 
 /// The stored batches that hold chosen records, whole.

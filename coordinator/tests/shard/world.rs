@@ -216,10 +216,14 @@ impl World {
             | Submission::DeleteRecords { partition, .. }
             | Submission::Load { partition, .. }
             | Submission::Scan { partition, .. }
+            | Submission::FindKey { partition, .. }
+            | Submission::SyncNow { partition, .. }
+            | Submission::ReadRecords { partition, .. }
+            | Submission::NextRetention { partition, .. }
             | Submission::OpenShareState { partition, .. } => Lane::Partition(*partition),
-            Submission::AppendEvents { state, .. } | Submission::WriteSnapshot { state, .. } => {
-                Lane::Partition(state.partition)
-            }
+            Submission::AppendEvents { state, .. }
+            | Submission::WriteSnapshot { state, .. }
+            | Submission::ReadPages { state, .. } => Lane::Partition(state.partition),
             _ => Lane::Read(op),
         };
         if let Submission::Sync { partition, .. } = &submission {
@@ -247,6 +251,18 @@ impl World {
                 self.syncs.push(Done { partition, submitted, completed, ok: result.is_ok() });
                 Completion::Synced(op, result)
             }
+            Submission::SyncNow { op, partition } => {
+                let end = self.logs.get(&partition).map_or(Offset::ZERO, |log| log.facts.end);
+                self.taken.insert(op, end);
+                let result = self.sync(op, partition);
+                self.syncs.push(Done { partition, submitted, completed, ok: result.is_ok() });
+                Completion::Synced(op, result)
+            }
+            Submission::ReadRecords { op, partition, offsets, bytes_max } => {
+                let log = self.logs.get(&partition).ok_or(IoError::NotOpen);
+                Completion::RecordsRead(op, log.map(|log| log.records(&offsets, bytes_max)))
+            }
+            Submission::NextRetention { op, .. } => Completion::RetentionFound(op, Ok(None)),
             Submission::Read { op, bytes_max, parts } => {
                 let mut left = bytes_max;
                 let mut one = true;

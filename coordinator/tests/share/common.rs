@@ -11,9 +11,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coordinator::command::{
     AckRange, ConnectionId, DeliveryNumber, Fact, KeyShareTerms, ShareAcknowledge, ShareFetch,
-    ShareFetchPart, Ticket,
+    ShareFetchPart, Ticket, TopicImage,
 };
-use coordinator::io::{LogFacts, ScannedKind, ScannedRecord, Slice, Submission};
+use coordinator::io::{LogFacts, RetentionDue, ScannedKind, ScannedRecord, Slice, Submission};
 use coordinator::outbox::{LogTable, Outbox};
 use coordinator::reply::{Effect, Reply, ShareAcknowledged, ShareFetched};
 use coordinator::share::{
@@ -56,10 +56,28 @@ pub struct Log {
     pub rotten: Vec<(i64, i64)>,
 }
 
-#[derive(Default)]
+impl Log {
+    /// The batches that end at or behind this offset.
+    pub(crate) fn batches_from(&self, offset: i64) -> impl Iterator<Item = &Batch> {
+        self.batches[self.batches.partition_point(|batch| batch.last < offset)..].iter()
+    }
+}
+
+#[derive(Clone, Default)]
 pub(crate) struct Stored {
     pub(crate) snapshot: Option<Bytes>,
     pub(crate) events: Vec<Bytes>,
+    pub(crate) event_bytes: u64,
+    /// The pages that the snapshot names.
+    pub(crate) pages: BTreeMap<u64, Bytes>,
+}
+
+/// Batches that the machine itself appended to a log.
+#[derive(Clone, Default)]
+pub(crate) struct Copies {
+    pub(crate) batches: Vec<Bytes>,
+    /// So many of them are on the disk.
+    pub(crate) synced: usize,
 }
 
 /// A granted range: first, last, delivery count.
@@ -75,6 +93,14 @@ pub struct World {
     pub logs: BTreeMap<PartitionId, Log>,
     pub table: LogTable,
     pub(crate) stored: BTreeMap<(Arc<str>, PartitionId), Stored>,
+    /// The part of it that is on the disk.
+    pub(crate) synced: BTreeMap<(Arc<str>, PartitionId), Stored>,
+    pub(crate) copies: BTreeMap<PartitionId, Copies>,
+    pub topics: TopicImage,
+    /// Appends, or syncs, of copies fail.
+    pub copies_fail: bool,
+    pub copy_syncs_fail: bool,
+    pub retention: Option<RetentionDue>,
     pub(crate) queue: VecDeque<Submission>,
     pub replies: BTreeMap<Ticket, Reply<Data>>,
     pub effects: Vec<Effect>,
@@ -89,8 +115,18 @@ pub struct World {
     /// What is stored of offsets from here on is void: the log was cut here.
     pub void_from: i64,
     pub scans: usize,
+    /// Bytes of the batches that scans told of.
+    pub scanned_bytes: u64,
+    /// The lowest offset from which a scan began.
+    pub scan_low: i64,
     pub syncs: usize,
     pub snapshots: usize,
+    /// Searches for keys.
+    pub finds: usize,
+    /// Records that one search for a key looks through.
+    pub find_records_max: usize,
+    pub pages_written: usize,
+    pub pages_read: usize,
     epochs: BTreeMap<String, i32>,
     pub connections: BTreeMap<String, ConnectionId>,
     pub deliveries: BTreeMap<(String, i64), DeliveryNumber>,
@@ -181,6 +217,12 @@ impl World {
             logs: BTreeMap::new(),
             table: LogTable::new(),
             stored: BTreeMap::new(),
+            synced: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            topics: TopicImage::default(),
+            copies_fail: false,
+            copy_syncs_fail: false,
+            retention: None,
             queue: VecDeque::new(),
             replies: BTreeMap::new(),
             effects: Vec::new(),
@@ -190,8 +232,14 @@ impl World {
             unreadable: false,
             void_from: i64::MAX,
             scans: 0,
+            scanned_bytes: 0,
+            scan_low: i64::MAX,
             syncs: 0,
             snapshots: 0,
+            finds: 0,
+            find_records_max: 100_000,
+            pages_written: 0,
+            pages_read: 0,
             epochs: BTreeMap::new(),
             connections: BTreeMap::new(),
             deliveries: BTreeMap::new(),
@@ -502,7 +550,10 @@ impl World {
     /// Lets time pass, stopping at every deadline on the way.
     pub fn pass_ms(&mut self, ms: i64) {
         let end = self.now.mono + Micros::from_ms(ms);
+        let mut ticks = 0;
         while let Some(next) = self.machine.next_deadline().filter(|&next| next <= end) {
+            ticks += 1;
+            assert!(ticks < 100_000, "the clock stands still at {next:?}");
             self.to(next);
             self.machine.tick(self.now, &self.table, &mut self.out);
             self.settle();
@@ -528,7 +579,44 @@ impl World {
         self.out = Outbox::default();
         self.replies.clear();
         self.connections.clear();
+        self.tell_topics();
         self.configure();
+    }
+
+    /// The scan offset of the snapshot that is stored.
+    pub fn snapshot_scan(&self) -> i64 {
+        let snapshot =
+            self.stored[&(group(), partition(0))].snapshot.clone().expect("a snapshot was written");
+        let mut numbers = snapshot[1..].iter();
+        let mut number = || {
+            let mut shift = 0;
+            let bytes = numbers.by_ref();
+            let mut sum = 0;
+            for byte in bytes {
+                sum |= i64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if *byte < 0x80 {
+                    break;
+                }
+            }
+            sum
+        };
+        number();
+        number()
+    }
+
+    /// As [`World::restart`], and what was not synced is gone, too.
+    pub fn power_cut(&mut self, down_ms: i64) {
+        self.stored.clone_from(&self.synced);
+        for copies in self.copies.values_mut() {
+            copies.batches.truncate(copies.synced);
+        }
+        self.restart(down_ms);
+    }
+
+    pub(crate) fn tell_topics(&mut self) {
+        let topics = Arc::new(self.topics.clone());
+        self.fact(Fact::Topics(topics));
     }
 
     pub fn view(&self) -> SharePartitionView {

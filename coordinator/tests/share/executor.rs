@@ -3,18 +3,24 @@
 use bytes::Bytes;
 use coordinator::command::{Fact, OffsetQuery};
 use coordinator::io::{
-    BuildError, Completion, EventsAppended, FoundRecord, IoError, Scanned, ScannedBatch, ScannedKind,
-    ShareState, ShareStateId, StoredState, Submission,
+    AppendError, Appended, BuildError, Completion, EventsAppended, FoundRecord, IoError, KEY_FOUND_MAX,
+    KeyFound, PAGE_BYTES_MAX, PAGES_READ_MAX, PAGES_WRITTEN_MAX, ReadRecord, Scanned, ScannedBatch,
+    ScannedKind, ShareState, ShareStateId, StoredState, Submission, WholeRecord,
 };
 use coordinator::reply::{Output, Reply};
-use records::ids::{Offset, PartitionId};
+use records::ids::{KeyHash, Offset, PartitionId};
 
 use crate::common::{Data, World, group};
 
 impl World {
     /// Runs rounds until nothing moves.
     pub(crate) fn settle(&mut self) {
-        loop {
+        for round in 0.. {
+            assert!(
+                round < 50_000,
+                "it never ends: {:?}",
+                self.machine.view("g", crate::common::partition(0))
+            );
             self.machine.tick(self.now, &self.table, &mut self.out);
             self.machine.finish_round(self.now, &self.table, &mut self.out);
             let mut written = Vec::new();
@@ -97,23 +103,56 @@ impl World {
                     return Completion::EventsAppended(op, Err(IoError::Storage));
                 }
                 let stored = self.stored.entry((group(), state.partition)).or_default();
+                stored.event_bytes += events.iter().map(|event| event.len() as u64).sum::<u64>();
                 stored.events.extend(events);
-                let bytes_since_snapshot = stored.events.iter().map(|event| event.len() as u64).sum();
+                let bytes_since_snapshot = stored.event_bytes;
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot }))
             }
-            Submission::WriteSnapshot { op, state, snapshot } => {
+            Submission::WriteSnapshot { op, state, snapshot, pages, dropped } => {
                 if self.disk_full {
                     return Completion::EventsAppended(op, Err(IoError::Storage));
                 }
                 self.snapshots += 1;
+                self.pages_written += pages.len();
+                assert!(pages.len() <= PAGES_WRITTEN_MAX, "{} pages with one snapshot", pages.len());
                 let stored = self.stored.entry((group(), state.partition)).or_default();
                 stored.snapshot = Some(snapshot);
                 stored.events.clear();
+                stored.event_bytes = 0;
+                for (id, page) in pages {
+                    assert!(page.len() <= PAGE_BYTES_MAX, "page {id} has {} bytes", page.len());
+                    assert!(stored.pages.insert(id, page).is_none(), "page {id} is there already");
+                }
+                for id in dropped {
+                    assert!(stored.pages.remove(&id).is_some(), "page {id} is dropped and was not there");
+                }
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot: 0 }))
+            }
+            Submission::ReadPages { op, .. } if self.unreadable => {
+                Completion::PagesRead(op, Err(IoError::Storage))
+            }
+            Submission::ReadPages { op, state, pages } => {
+                self.pages_read += pages.len();
+                assert!(pages.len() <= PAGES_READ_MAX, "{} pages at once", pages.len());
+                let void_from = self.void_from;
+                let stored = self.stored.entry((group(), state.partition)).or_default();
+                let page = |id: &u64| {
+                    let page = stored.pages.get(id).unwrap_or_else(|| panic!("there is no page {id}"));
+                    stored_part(page.clone(), void_from)
+                };
+                Completion::PagesRead(op, Ok(pages.iter().map(page).collect()))
+            }
+            Submission::FindKey { op, partition, key, from, upper, max, .. } => {
+                self.finds += 1;
+                assert!((1..=KEY_FOUND_MAX).contains(&max), "{max} records of a key at once");
+                Completion::KeyFound(op, Ok(self.find_key(partition, key, (from, upper), max as usize)))
             }
             Submission::Scan { op, partition, from, upper, bytes_max, .. } => {
                 self.scans += 1;
-                Completion::Scanned(op, Ok(self.scan(partition, from.get(), upper.get(), bytes_max)))
+                self.scan_low = self.scan_low.min(from.get());
+                let scanned = self.scan(partition, from.get(), upper.get(), bytes_max);
+                self.scanned_bytes += scanned.batches.iter().map(|batch| u64::from(batch.bytes)).sum::<u64>();
+                Completion::Scanned(op, Ok(scanned))
             }
             Submission::Build { op, parts } => {
                 let built =
@@ -132,12 +171,31 @@ impl World {
                     })),
                 )
             }
-            Submission::Sync { op, .. } => {
+            Submission::Sync { op, partition } => {
                 self.syncs += 1;
+                let of_it = self.stored.iter().filter(|(id, _)| id.1 == partition);
+                self.synced.extend(of_it.map(|(id, stored)| (id.clone(), stored.clone())));
                 Completion::Synced(op, Ok(()))
             }
-            Submission::DeleteShareState { op, group, .. } => {
-                self.stored.retain(|(name, _), _| *name != group);
+            Submission::SyncNow { op, partition } => {
+                let copies = self.copies.get_mut(&partition).expect("only copies are synced so");
+                if self.copy_syncs_fail {
+                    return Completion::Synced(op, Err(IoError::Storage));
+                }
+                copies.synced = copies.batches.len();
+                Completion::Synced(op, Ok(()))
+            }
+            Submission::Append { op, partition, batch, .. } => {
+                Completion::Appended(op, self.append_copy(partition, batch))
+            }
+            Submission::ReadRecords { op, partition, offsets, .. } => {
+                let read = |offset: Offset| ReadRecord { offset, record: self.record(partition, offset) };
+                Completion::RecordsRead(op, Ok(offsets.into_iter().map(read).collect()))
+            }
+            Submission::NextRetention { op, .. } => Completion::RetentionFound(op, Ok(self.retention)),
+            Submission::DeleteShareState { op, group, partition } => {
+                let goes = |id| partition.is_none_or(|only| only == id);
+                self.stored.retain(|(name, id), _| *name != group || !goes(*id));
                 Completion::ShareStateDeleted(op, Ok(()))
             }
             Submission::ListShareStates { op, group } => {
@@ -149,12 +207,39 @@ impl World {
         }
     }
 
+    fn append_copy(&mut self, partition: PartitionId, batch: Bytes) -> Result<Appended, AppendError> {
+        let copies = self.copies.get_mut(&partition).ok_or(AppendError::Io(IoError::NotOpen))?;
+        if self.copies_fail {
+            return Err(AppendError::Io(IoError::Storage));
+        }
+        let facts = self.table.get_mut(&partition).expect("a log that is open is known");
+        let base_offset = facts.end;
+        let count = records::BatchView::parse(&batch).unwrap().record_count();
+        facts.end = base_offset + i64::from(count);
+        facts.last_stable = facts.end;
+        let bytes = batch.len() as u64;
+        copies.batches.push(batch);
+        Ok(Appended { base_offset, append_time_ms: None, duplicate: false, bytes, facts: *facts })
+    }
+
+    /// A record with the bytes of its hash as key, and its offset as value.
+    fn record(&self, partition: PartitionId, offset: Offset) -> Option<WholeRecord> {
+        let log = &self.logs[&partition];
+        let batch =
+            log.batches.iter().find(|batch| batch.base <= offset.get() && batch.last >= offset.get())?;
+        let ScannedKind::Data(records) = &batch.kind else { return None };
+        let record = records.iter().find(|record| record.offset == offset)?;
+        (offset >= log.facts.log_start).then(|| WholeRecord {
+            timestamp: batch.time_ms,
+            key: record.key.map(|key| Bytes::copy_from_slice(&key.0.to_be_bytes())),
+            value: Some(Bytes::from(offset.to_string())),
+        })
+    }
+
     fn scan(&self, partition: PartitionId, from: i64, upper: i64, bytes_max: u64) -> Scanned {
         let mut scanned = Scanned { batches: Vec::new(), next: Offset(from) };
         let mut bytes = 0;
-        for batch in
-            self.logs[&partition].batches.iter().filter(|batch| batch.last >= from && batch.base < upper)
-        {
+        for batch in self.logs[&partition].batches_from(from).take_while(|batch| batch.base < upper) {
             if bytes >= bytes_max {
                 return scanned;
             }
@@ -174,6 +259,33 @@ impl World {
         scanned
     }
 
+    fn find_key(
+        &self,
+        partition: PartitionId,
+        key: KeyHash,
+        (from, upper): (Offset, Offset),
+        max: usize,
+    ) -> KeyFound {
+        let log = &self.logs[&partition];
+        let (from, upper) = (from.max(log.facts.log_start), upper.min(log.facts.end));
+        let mut found = KeyFound { records: Vec::new(), next: upper.max(from) };
+        let mut left = self.find_records_max;
+        for batch in log.batches_from(from.get()).take_while(|batch| batch.base < upper.get()) {
+            let ScannedKind::Data(records) = &batch.kind else { continue };
+            for record in records.iter().filter(|record| from <= record.offset && record.offset < upper) {
+                if left == 0 || found.records.len() == max {
+                    found.next = record.offset;
+                    return found;
+                }
+                left -= 1;
+                if record.key == Some(key) {
+                    found.records.push(*record);
+                }
+            }
+        }
+        found
+    }
+
     fn build(&self, partition: PartitionId, ranges: &[(Offset, Offset)]) -> Result<Data, BuildError> {
         let log = &self.logs[&partition];
         let mut offsets = Vec::new();
@@ -189,7 +301,7 @@ impl World {
             offsets.extend(first.get()..=last.get());
         }
         for offset in &offsets {
-            let stored = log.batches.iter().any(|batch| match &batch.kind {
+            let stored = log.batches_from(*offset).next().is_some_and(|batch| match &batch.kind {
                 ScannedKind::Data(records) => records.iter().any(|record| record.offset.get() == *offset),
                 _ => false,
             });

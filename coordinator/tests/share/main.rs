@@ -2,13 +2,24 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
 
+mod admin;
 mod answers;
 mod common;
+mod dead_letters;
 mod executor;
+mod hand;
 mod kafka_order;
 mod key_order;
 mod members;
 mod model;
+mod offsets_admin;
 mod recall;
 mod redelivery;
+mod replays;
+mod retention;
+mod scale;
+mod standalone;
+mod stuck_key;
+mod waiting_keys;
 mod wakeups;
+mod why;

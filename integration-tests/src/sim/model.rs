@@ -331,7 +331,7 @@ impl Model {
                     self.flushes.insert(*op, (id, position));
                 }
             }
-            Submission::Sync { op, partition } => {
+            Submission::Sync { op, partition } | Submission::SyncNow { op, partition } => {
                 self.syncing.insert(*op, *partition);
                 for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.1 == *partition) {
                     share.unsynced_since = None;

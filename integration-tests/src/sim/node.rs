@@ -96,6 +96,7 @@ impl Node {
                 (Arc::from(TOPIC), (TOPIC_ID, plan.partitions)),
                 (Arc::from(CONSUMER_OFFSETS), (OFFSETS_ID, 1)),
             ]),
+            ..TopicImage::default()
         }))));
         let config = LogConfig {
             segment_bytes: plan.segment_bytes,

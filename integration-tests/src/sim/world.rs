@@ -302,7 +302,9 @@ impl World {
                 self.trace.note(self.clock.mono(), format_args!("  close connection {}", connection.0));
                 self.break_connection(connection);
             }
-            Output::Effect(Effect::GroupDeleted(_)) => {}
+            Output::Effect(
+                Effect::GroupDeleted(_) | Effect::RetentionWarning { .. } | Effect::DeadLettersWait { .. },
+            ) => {}
             Output::Effect(Effect::IndexKeys(partition)) => {
                 if let Some(node) = &mut self.node {
                     node.index_keys(partition);

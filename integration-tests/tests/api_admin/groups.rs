@@ -45,10 +45,13 @@ fn s15_group_configs() {
         ("sluice.share.order", "key", 0),
         ("sluice.share.order", "keys", 40),
         ("sluice.share.assignment", "sticky", 40),
-        ("sluice.share.poison", "park", 40),
+        ("sluice.share.poison", "park", 0),
+        ("sluice.share.poison", "parked", 40),
         ("sluice.share.key.max.inflight", "0", 40),
         ("sluice.share.retry.backoff.ms", "500", 0),
-        ("errors.deadletterqueue.topic.name", "dlq", 40),
+        ("errors.deadletterqueue.topic.name", "__dlq", 40),
+        ("errors.deadletterqueue.topic.name", "dlq", 0),
+        ("errors.deadletterqueue.topic.name", "dlq.t", 0),
     ] {
         let (answered, message) = fixture.alter(GROUP, "g", &[(key, SET, Some(value))]);
         assert_eq!(answered, code, "{key}={value}: {message}");

@@ -1,3 +1,5 @@
+mod pages;
+
 use super::*;
 use crate::disk::SimDisk;
 
@@ -18,7 +20,7 @@ fn numbers(replay: &Replay) -> Vec<u8> {
 }
 
 fn sync(log: &mut EventLog, disk: &dyn Disk) {
-    if let Some(file) = log.take_dirty() {
+    for file in log.take_dirty() {
         file.sync_data().unwrap();
     }
     disk.sync_dir("t-0").unwrap();
@@ -44,9 +46,9 @@ fn a_snapshot_stands_for_what_came_before() {
     let (_, disk) = disk();
     let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
     log.append(0, &[event(1)]).unwrap();
-    log.snapshot(0, b"one").unwrap();
+    log.snapshot(0, b"one", &[], &[]).unwrap();
     assert_eq!(log.append(0, &[event(2)]).unwrap(), 13 + 3);
-    log.snapshot(2, b"two").unwrap();
+    log.snapshot(2, b"two", &[], &[]).unwrap();
     log.append(2, &[event(3)]).unwrap();
     assert_eq!(disk.list("t-0").unwrap().len(), 3);
     sync(&mut log, &*disk);
@@ -61,14 +63,14 @@ fn an_unfinished_snapshot_leaves_the_one_before_in_force() {
         let (_, disk) = disk();
         let (mut log, _) = EventLog::open(&disk, "t-0", 7).unwrap();
         log.append(0, &[event(1)]).unwrap();
-        log.snapshot(0, b"one").unwrap();
+        log.snapshot(0, b"one", &[], &[]).unwrap();
         log.append(0, &[event(2)]).unwrap();
-        log.snapshot(0, b"two!").unwrap();
+        log.snapshot(0, b"two!", &[], &[]).unwrap();
         disk.open("t-0/share-7.2.events").unwrap().set_len(cut).unwrap();
         let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
         assert_eq!(replay.snapshot, Some((0, Bytes::from("one"))));
         assert_eq!(numbers(&replay), [2]);
-        log.snapshot(0, b"three").unwrap();
+        log.snapshot(0, b"three", &[], &[]).unwrap();
         let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
         assert_eq!(replay.snapshot, Some((0, Bytes::from("three"))));
     }
@@ -146,7 +148,7 @@ fn a_failed_write_leaves_nothing_of_itself() {
         sim.fail_writes(1);
         assert!(log.append(0, &[event(3), event(4)]).is_err());
         sim.fail_writes(1);
-        assert!(log.snapshot(0, b"s").is_err());
+        assert!(log.snapshot(0, b"s", &[], &[]).is_err());
     }
     log.append(0, &[event(5)]).unwrap();
     let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
@@ -157,7 +159,7 @@ fn a_failed_write_leaves_nothing_of_itself() {
 fn r14_a_newer_format_is_refused() {
     let (_, disk) = disk();
     let file = disk.create("t-0/share-7.0.events").unwrap();
-    file.write_all_at(&[0x53, 0x4c, 0x45, 0x56, 0, 0, 0, 2], 0).unwrap();
+    file.write_all_at(&[0x53, 0x4c, 0x45, 0x56, 0, 0, 0, 3], 0).unwrap();
     assert!(matches!(EventLog::open(&disk, "t-0", 7), Err(StorageError::Damaged { .. })));
 }
 

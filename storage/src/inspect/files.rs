@@ -31,6 +31,7 @@ pub(super) fn others(
         entries.iter().filter_map(move |entry| base_of(&entry.name, suffix)).collect::<BTreeSet<Offset>>()
     };
     let (logs, snapshots) = (at(".log"), at(SNAPSHOT));
+    let groups: BTreeSet<u64> = entries.iter().filter_map(|entry| event_log::name_of(&entry.name)).collect();
     let mut state: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in entries {
         let path = join(directory, &entry.name);
@@ -50,6 +51,14 @@ pub(super) fn others(
                     }
                     Err(error) => report.find(&path, None, error.to_string()),
                 }
+            }
+            continue;
+        }
+        if let Some(group) = event_log::name_of_pages(&entry.name) {
+            if groups.contains(&group) {
+                *state.entry(group).or_default() += entry.len;
+            } else if depth == Depth::Verify && left.is_clean {
+                report.find(&path, None, "stands beside no events: the state of a share group is lost");
             }
             continue;
         }
@@ -83,5 +92,30 @@ pub(super) fn others(
         }
     }
     report.share_state = state.into_iter().collect();
+    if depth == Depth::Verify {
+        for group in groups {
+            pages(&**disk, directory, group, report)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the pages that a share group's last snapshot names.
+fn pages(
+    disk: &dyn Disk,
+    directory: &str,
+    group: u64,
+    report: &mut PartitionReport,
+) -> Result<(), StorageError> {
+    let damaged = match event_log::damaged_pages(disk, directory, group) {
+        // The events themselves are told of above.
+        Err(StorageError::Damaged { .. }) => return Ok(()),
+        damaged => damaged?,
+    };
+    let path = join(directory, &event_log::pages_name(group));
+    for page in damaged {
+        let what = format!("page {} of a share group's state is damaged", page.id);
+        report.find(&path, Some(page.position), what);
+    }
     Ok(())
 }

@@ -138,6 +138,27 @@ fn torn_share_state_is_found() {
 }
 
 #[test]
+fn damaged_pages_of_share_state_are_found() {
+    let mut world = world();
+    world.logs().open_events(partition(0), 7).unwrap();
+    let pages = [(1, vec![1; 5000].into()), (2, vec![2; 10].into())];
+    world.logs().write_snapshot(partition(0), 7, 0, b"snapshot", &pages, &[]).unwrap();
+    let before = look(&world, Depth::Verify);
+    assert_eq!(before.findings, []);
+    assert!(matches!(before.share_state[..], [(7, bytes)] if bytes > 12_288), "{:?}", before.share_state);
+    world.clean_restart();
+    assert_eq!(look(&world, Depth::Verify).findings, []);
+    let path = names(&world, ".pages").remove(0);
+    flip(&world, &path, 8192 + 100);
+    assert_eq!(look(&world, Depth::Verify).findings, [], "what no page needs is nobody's");
+    flip(&world, &path, 8192 + 9);
+    found(&world, &path);
+    world.stop();
+    names(&world, ".events").iter().for_each(|path| world.disk().remove_file(path).unwrap());
+    found(&world, &path);
+}
+
+#[test]
 fn dump_begins_at_the_batch_that_holds_an_offset() {
     let world = world();
     let mut spans = Vec::new();

@@ -9,7 +9,24 @@ use super::segment::SegmentKeys;
 use super::{KeyCache, KeyFilter, KeyHashes, KeyMatches, LastKeyMatch};
 use crate::error::ReadError;
 use crate::log::PartitionLog;
-use crate::options::{KEY_LOOKUP_BLOCKS_MAX, KEY_LOOKUP_SCAN_BYTES, KEY_SCAN_WINDOW_BYTES};
+use crate::options::{
+    KEY_FIND_BLOCKS_MAX, KEY_FIND_SCAN_BYTES, KEY_LOOKUP_BLOCKS_MAX, KEY_LOOKUP_SCAN_BYTES,
+    KEY_SCAN_WINDOW_BYTES,
+};
+
+/// What one look-up may read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Blocks of the index.
+    blocks: usize,
+    /// Bytes of log where there is no index.
+    scan_bytes: u64,
+}
+
+impl Effort {
+    pub(super) const LOOKUP: Self = Self { blocks: KEY_LOOKUP_BLOCKS_MAX, scan_bytes: KEY_LOOKUP_SCAN_BYTES };
+    pub(super) const FIND: Self = Self { blocks: KEY_FIND_BLOCKS_MAX, scan_bytes: KEY_FIND_SCAN_BYTES };
+}
 
 impl PartitionLog {
     /// See [`crate::Logs::key_hashes`].
@@ -58,13 +75,12 @@ impl PartitionLog {
     }
 
     /// See [`crate::Logs::key_matches`].
-    pub(crate) fn key_matches(
+    pub(super) fn key_matches(
         &mut self,
         cache: &mut KeyCache,
-        filter: KeyFilter,
-        from: Offset,
-        upper: Offset,
+        Wanted { filter, from, upper }: Wanted,
         count_max: usize,
+        effort: Effort,
         inflated_max: usize,
     ) -> Result<KeyMatches, ReadError> {
         let upper = self.bounded(from, upper)?;
@@ -72,7 +88,7 @@ impl PartitionLog {
         if filter.is_empty() {
             found.next = upper;
         }
-        let (mut blocks_left, mut bytes_left) = (KEY_LOOKUP_BLOCKS_MAX, KEY_LOOKUP_SCAN_BYTES);
+        let (mut blocks_left, mut bytes_left) = (effort.blocks, effort.scan_bytes);
         while found.next < upper && found.offsets.len() < count_max && blocks_left > 0 && bytes_left > 0 {
             let at = found.next;
             let wanted = Wanted { filter, from: at, upper };

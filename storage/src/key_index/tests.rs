@@ -2,6 +2,7 @@
 
 mod blocks;
 mod faults;
+mod find;
 mod holes;
 mod model;
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use records::ids::Offset;
 
 use super::{Cursor, PartitionLog};
+use crate::batch_header::BatchHeader;
 use crate::disk::DiskFile;
 use crate::error::ReadError;
 use crate::options::{CURSORS_MAX, EMPTIED_SKIPPED_MAX, SEALED_OPEN_MAX, WALK_WINDOW_BYTES};
@@ -140,6 +141,16 @@ impl PartitionLog {
         })
     }
 
+    /// The header of the batch that holds `offset`; `None` where there is none that can be read.
+    pub(crate) fn header_at(&mut self, offset: Offset) -> Result<Option<BatchHeader>, ReadError> {
+        let Some(index) = self.segment_of(offset) else { return Ok(None) };
+        self.keep_open(index);
+        Ok(match self.segments[index].locate(offset, self.cleaned)? {
+            Place::Batch(header, _) if header.base <= offset => Some(header),
+            Place::Batch(..) | Place::End | Place::Damaged(_) => None,
+        })
+    }
+
     /// The batch that holds `from` or the first behind it; `None` when there is none.
     fn find_start(&mut self, from: Offset) -> Result<Option<Start>, ReadError> {
         if let Some(index) = self.cursors.iter().position(|cursor| cursor.offset == from) {
@@ -216,7 +227,7 @@ impl PartitionLog {
     }
 
     /// Bounds how many sealed segments readers hold open.
-    fn keep_open(&mut self, segment: usize) {
+    pub(super) fn keep_open(&mut self, segment: usize) {
         self.touched = true;
         let base = self.segments[segment].base();
         if segment + 1 == self.segments.len() || self.opened.contains(&base) {

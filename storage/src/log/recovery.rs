@@ -127,7 +127,8 @@ impl PartitionLog {
 
     /// Event logs that an unclean stop left may be in memory only, and nobody may open them for long.
     fn secure_events(&mut self, entries: &[Entry], rewrite: bool) -> Result<(), StorageError> {
-        for entry in entries.iter().filter(|entry| event_log::name_of(&entry.name).is_some()) {
+        let is_state = |name: &str| event_log::name_of(name).or(event_log::name_of_pages(name)).is_some();
+        for entry in entries.iter().filter(|entry| is_state(&entry.name)) {
             let path = join(&self.directory, &entry.name);
             let file = self.disk.open(&path).doing("open", &path)?;
             if rewrite {
@@ -238,7 +239,9 @@ impl PartitionLog {
             }
         }
         for entry in entries {
-            if base_of(&entry.name, SIDECAR).is_some_and(|at| !self.snapshots.contains(&at)) {
+            let of_nothing = base_of(&entry.name, SIDECAR).is_some_and(|at| !self.snapshots.contains(&at))
+                || event_log::name_of_pages(&entry.name).is_some_and(|group| !self.events.contains(&group));
+            if of_nothing {
                 let path = join(&self.directory, &entry.name);
                 self.disk.remove_file(&path).doing("remove", &path)?;
             }

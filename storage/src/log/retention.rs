@@ -7,8 +7,47 @@ use records::ids::Offset;
 
 use super::{PartitionLog, swap};
 use crate::error::{DeleteError, IoContext, StorageError};
+use crate::segment::Segment;
+
+/// What retention takes next of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionDue {
+    /// Everything below this offset.
+    pub until: Offset,
+    /// Not before then, milliseconds since the epoch.
+    pub at_ms: i64,
+    /// `retention.ms`; 0 where the log's size is the reason.
+    pub length_ms: i64,
+}
 
 impl PartitionLog {
+    /// What retention takes next, and when: the first segment with records, when it is too old or the log too large.
+    /// `None` where neither will be, as far as can be told: when a log becomes too large depends on what comes.
+    pub(crate) fn next_retention(&mut self, now_ms: i64) -> Result<Option<RetentionDue>, StorageError> {
+        if !self.config.delete || self.poisoned {
+            return Ok(None);
+        }
+        let oversize = self.oversize_segments();
+        if oversize > 0 {
+            let until = self.segments.get(oversize).map_or(self.end, Segment::base);
+            return Ok(Some(RetentionDue { until, at_ms: now_ms, length_ms: 0 }));
+        }
+        let length_ms = self.config.retention_ms;
+        if length_ms < 0 {
+            return Ok(None);
+        }
+        for (index, segment) in self.segments.iter_mut().enumerate() {
+            let timestamp = segment.largest().doing("read an index of", &self.directory)?.timestamp;
+            if timestamp >= 0 {
+                let until = self.segments.get(index + 1).map_or(self.end, Segment::base);
+                // A segment goes when it is older than this, not when it is as old.
+                let at_ms = timestamp.saturating_add(length_ms).saturating_add(1);
+                return Ok(Some(RetentionDue { until, at_ms, length_ms }));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the log start may move to `to`, and would: at or below the present start it stays.
     pub(crate) fn check_start(&self, to: Offset) -> Result<bool, DeleteError> {
         if to < Offset::ZERO || to > self.end {

@@ -48,15 +48,35 @@ impl PartitionLog {
         from: Offset,
         slice: &LogSlice,
     ) -> Result<Vec<AbortedTransaction>, ReadError> {
-        let mut found = Vec::new();
         if slice.is_empty() {
-            return Ok(found);
+            return Ok(Vec::new());
         }
         let first = self.segment_of(slice.base()).unwrap_or(0);
+        Ok(self.aborted_from(first, from, slice.next())?)
+    }
+
+    /// The same of the offsets from `from` to below `upper`.
+    pub(crate) fn aborted_between(
+        &mut self,
+        from: Offset,
+        upper: Offset,
+    ) -> Result<Vec<AbortedTransaction>, ReadError> {
+        let Some(first) = self.segment_of(from) else { return Ok(Vec::new()) };
+        self.keep_open(first);
+        Ok(self.aborted_from(first, from, upper)?)
+    }
+
+    /// The same, told by the segments from the one at `first` on, which is open for reading.
+    fn aborted_from(
+        &mut self,
+        first: usize,
+        from: Offset,
+        upper: Offset,
+    ) -> io::Result<Vec<AbortedTransaction>> {
+        let mut found = Vec::new();
         let active = self.segments.len() - 1;
         for (index, segment) in self.segments.iter_mut().enumerate().skip(first) {
-            let complete = segment.collect_aborted(from, slice.next(), &mut found)?;
-            // The first one is open for reading anyway.
+            let complete = segment.collect_aborted(from, upper, &mut found)?;
             if index > first && index < active && !self.opened.contains(&segment.base()) {
                 segment.close();
             }

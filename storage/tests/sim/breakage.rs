@@ -43,6 +43,8 @@ pub(crate) enum Breakage {
     HolesNotWritten,
     /// Event logs are not synced.
     EventsSyncSkipped,
+    /// The pages of share state are not synced.
+    PagesSyncSkipped,
     /// Producer snapshots beyond a cut stay.
     SnapshotsKept,
     /// After a failed sync nothing is written again.
@@ -53,7 +55,7 @@ pub(crate) enum Breakage {
 
 impl Breakage {
     /// All of them.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::DirectorySyncSkipped,
         Self::TornIndexTrusted,
         Self::AcknowledgedBeforeSync,
@@ -70,6 +72,7 @@ impl Breakage {
         Self::RetiredRemovedAtOnce,
         Self::HolesNotWritten,
         Self::EventsSyncSkipped,
+        Self::PagesSyncSkipped,
         Self::SnapshotsKept,
         Self::FailedSyncForgotten,
         Self::SidecarsForgotten,
@@ -222,6 +225,7 @@ impl DiskFile for BrokenFile {
             Breakage::AcknowledgedBeforeSync => self.path.ends_with(".log"),
             Breakage::SwapNotSynced => self.path.ends_with(".cleaned"),
             Breakage::EventsSyncSkipped => self.path.ends_with(".events"),
+            Breakage::PagesSyncSkipped => self.path.ends_with(".pages"),
             _ => false,
         };
         if is_skipped {

@@ -83,6 +83,7 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::RetiredRemovedAtOnce => &[Rule::Early],
         Breakage::HolesNotWritten => &[Rule::Lost],
         Breakage::EventsSyncSkipped => &[Rule::Events],
+        Breakage::PagesSyncSkipped => &[Rule::Pages],
         Breakage::FailedSyncForgotten => &[Rule::Lost, Rule::Events],
     }
 }

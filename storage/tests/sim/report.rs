@@ -23,6 +23,8 @@ pub(crate) enum Rule {
     Keys,
     /// Of an event log a prefix of whole appends is there, with all that was synced.
     Events,
+    /// A snapshot of an event log has just the pages that it names, as they were written.
+    Pages,
     /// What speaks of offsets that were cut off is void, what speaks of others is not.
     Outlives,
     /// A poisoned log takes nothing, any other takes what it must.

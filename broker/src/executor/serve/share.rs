@@ -1,15 +1,20 @@
-//! What share groups submit: scans, answers built out of chosen records, and the state beside a partition.
+//! What share groups submit: scans, searches for keys, answers built out of chosen records, and the state beside a partition.
 
 use bytes::Bytes;
 use coordinator::io::{
-    BuildError, EventsAppended, IoError, Scanned, ScannedBatch, ScannedKind, ScannedRecord, ShareState,
-    ShareStateId, StoredState,
+    self, BuildError, EventsAppended, IoError, KeyFound, ReadRecord, RetentionDue, Scanned, ScannedBatch,
+    ScannedKind, ScannedRecord, ShareState, ShareStateId, StoredState, WholeRecord,
 };
-use records::ids::{Offset, PartitionId};
-use storage::{Logs, Metadata, SelectError};
+use records::ids::{KeyHash, Offset, PartitionId};
+use storage::{Logs, Metadata, SelectError, options};
 
 use super::trouble::{io_error, metadata_error, read_error, tell};
 use crate::executor::Data;
+
+const _: () = {
+    assert!(io::PAGE_BYTES_MAX <= options::PAGE_BYTES_MAX);
+    assert!(io::KEY_FOUND_MAX as usize <= options::KEY_FOUND_MAX);
+};
 
 pub(super) fn scan(
     logs: &mut Logs,
@@ -46,12 +51,9 @@ fn kind(
     kind: storage::ScannedKind,
 ) -> ScannedKind {
     match kind {
-        storage::ScannedKind::Data(records) => ScannedKind::Data(
-            records
-                .into_iter()
-                .map(|record| ScannedRecord { offset: record.offset, key: record.key, bytes: record.bytes })
-                .collect(),
-        ),
+        storage::ScannedKind::Data(records) => {
+            ScannedKind::Data(records.into_iter().map(scanned_record).collect())
+        }
         storage::ScannedKind::Control => ScannedKind::Control,
         storage::ScannedKind::Aborted => ScannedKind::Aborted,
         storage::ScannedKind::Corrupt(reason) => {
@@ -59,6 +61,24 @@ fn kind(
             ScannedKind::Corrupt
         }
     }
+}
+
+fn scanned_record(record: storage::ScannedRecord) -> ScannedRecord {
+    ScannedRecord { offset: record.offset, key: record.key, bytes: record.bytes }
+}
+
+pub(super) fn find_key(
+    logs: &mut Logs,
+    partition: PartitionId,
+    key: KeyHash,
+    range: (Offset, Offset),
+    committed: bool,
+    max: u32,
+) -> Result<KeyFound, IoError> {
+    let found = logs
+        .find_key(partition, key, range, committed, max as usize)
+        .map_err(|error| read_error(logs, partition, &error))?;
+    Ok(KeyFound { records: found.records.into_iter().map(scanned_record).collect(), next: found.next })
 }
 
 pub(super) fn build(
@@ -81,6 +101,32 @@ pub(super) fn build(
         .collect()
 }
 
+pub(super) fn read_records(
+    logs: &mut Logs,
+    partition: PartitionId,
+    offsets: &[Offset],
+    bytes_max: u64,
+) -> Result<Vec<ReadRecord>, IoError> {
+    let found = logs
+        .read_records(partition, offsets, bytes_max)
+        .map_err(|error| read_error(logs, partition, &error))?;
+    let whole = |record: storage::OwnedRecord| WholeRecord {
+        timestamp: record.timestamp,
+        key: record.key,
+        value: record.value,
+    };
+    Ok(found.into_iter().map(|(offset, record)| ReadRecord { offset, record: record.map(whole) }).collect())
+}
+
+pub(super) fn next_retention(
+    logs: &mut Logs,
+    partition: PartitionId,
+    now_ms: i64,
+) -> Result<Option<RetentionDue>, IoError> {
+    let due = logs.next_retention(partition, now_ms).map_err(|error| io_error(logs, partition, &error))?;
+    Ok(due.map(|due| RetentionDue { until: due.until, at_ms: due.at_ms, length_ms: due.length_ms }))
+}
+
 pub(super) fn open(
     logs: &mut Logs,
     metadata: &Metadata,
@@ -91,16 +137,24 @@ pub(super) fn open(
     let (facts, replay) =
         logs.open_events(partition, number).map_err(|error| io_error(logs, partition, &error))?;
     let current = epoch(logs, partition)?;
-    let stored = |(written, bytes): (i32, Bytes)| {
-        let void_from = if written == current { Offset::MAX } else { end_of(logs, partition, written)? };
-        Ok(StoredState { bytes, void_from })
-    };
+    let stored = |part| stored(logs, partition, current, part);
     Ok(ShareState {
         state: ShareStateId { group: number, partition },
         snapshot: replay.snapshot.map(stored).transpose()?,
         events: replay.events.into_iter().map(stored).collect::<Result<_, _>>()?,
         existed: facts.existed,
     })
+}
+
+/// A part of the state, written under the first of these epochs while now is the second.
+fn stored(
+    logs: &Logs,
+    partition: PartitionId,
+    current: i32,
+    (written, bytes): (i32, Bytes),
+) -> Result<StoredState, IoError> {
+    let void_from = if written == current { Offset::MAX } else { end_of(logs, partition, written)? };
+    Ok(StoredState { bytes, void_from })
 }
 
 /// Where the log of an earlier life ends: what was written under its epoch is void from there on.
@@ -125,11 +179,24 @@ pub(super) fn write_snapshot(
     logs: &mut Logs,
     state: ShareStateId,
     snapshot: &[u8],
+    pages: &[(u64, Bytes)],
+    dropped: &[u64],
 ) -> Result<EventsAppended, IoError> {
     let epoch = epoch(logs, state.partition)?;
-    logs.write_snapshot(state.partition, state.group, epoch, snapshot)
+    logs.write_snapshot(state.partition, state.group, epoch, snapshot, pages, dropped)
         .map_err(|error| io_error(logs, state.partition, &error))?;
     Ok(EventsAppended { bytes_since_snapshot: 0 })
+}
+
+pub(super) fn read_pages(
+    logs: &mut Logs,
+    state: ShareStateId,
+    pages: &[u64],
+) -> Result<Vec<StoredState>, IoError> {
+    let ShareStateId { group, partition } = state;
+    let current = epoch(logs, partition)?;
+    let read = logs.read_pages(partition, group, pages).map_err(|error| io_error(logs, partition, &error))?;
+    read.into_iter().map(|page| stored(logs, partition, current, page)).collect()
 }
 
 pub(super) fn delete(

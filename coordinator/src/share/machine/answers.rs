@@ -239,7 +239,9 @@ impl<S: Slice> ShareMachine<S> {
             }
             if let Some(open) = self.open_part(id) {
                 match failed {
-                    BuildError::Corrupt { first, last } => open.corrupt(delivery, first.get(), last.get()),
+                    BuildError::Corrupt { first, last } => {
+                        open.corrupt(delivery, first.get(), last.get(), now);
+                    }
                     BuildError::Gone(start) => open.log_started(start.get()),
                     BuildError::Io(_) => {}
                 }
@@ -270,6 +272,9 @@ impl<S: Slice> ShareMachine<S> {
     /// Events of a share-partition that this answer waited for are appended.
     pub(super) fn events_written(&mut self, now: Now, number: u64, id: u32, out: &mut Outbox<S>) {
         let waits_on = self.parts.get(&id).is_some_and(|state| state.waiting.contains(&number));
+        if !waits_on {
+            self.held_written(number, id, out);
+        }
         if let Some(answer) = self.answers.get_mut(&number) {
             for part in answer.parts.iter_mut().filter(|part| part.part == Some(id)) {
                 part.appending = waits_on;
@@ -280,6 +285,7 @@ impl<S: Slice> ShareMachine<S> {
 
     /// A share-partition's memory is gone: whatever an answer says of it is void.
     pub(super) fn fail_answers(&mut self, now: Now, id: u32, error: ShareError, out: &mut Outbox<S>) {
+        self.fail_held(id, error, out);
         let mut concerned = Vec::new();
         for (&number, answer) in &mut self.answers {
             for part in answer.parts.iter_mut().filter(|part| part.part == Some(id)) {

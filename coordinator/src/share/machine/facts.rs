@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use records::ids::PartitionId;
 
+use super::standalone::is_reader;
 use super::{LeftBy, Part, ShareMachine, Timer};
 use crate::command::{ConnectionId, Fact, Ticket};
 use crate::io::Slice;
@@ -55,7 +56,9 @@ impl<S: Slice> ShareMachine<S> {
                     self.dirty.insert(part);
                 }
             }
-            Fact::UncleanStop | Fact::PartitionOpened { .. } | Fact::Topics(_) => {}
+            Fact::Topics(topics) => self.topics_changed(topics),
+            Fact::PartitionOpened { .. } => self.retry_dead_letters(),
+            Fact::UncleanStop => {}
         }
     }
 
@@ -112,6 +115,8 @@ impl<S: Slice> ShareMachine<S> {
             if let Some(open) = self.open_part(part) {
                 open.configure(Arc::clone(config));
             }
+            // Perhaps to another dead-letter topic.
+            self.timers.set(Timer::Letters(part), None);
             self.dirty.insert(part);
         }
     }
@@ -140,6 +145,7 @@ impl<S: Slice> ShareMachine<S> {
 
     fn connection_closed(&mut self, now: Now, connection: ConnectionId) {
         let mut fetching: BTreeSet<u32> = BTreeSet::new();
+        self.forget_fenced(connection);
         let members = self.spoken_for.remove(&connection).unwrap_or_default();
         for &member in &members {
             for number in self.member_mut(member).asks.clone() {
@@ -159,11 +165,16 @@ impl<S: Slice> ShareMachine<S> {
         for ticket in unwritten {
             fetching.extend(self.answer_left(now, ticket, false).map(|unwritten| unwritten.member));
         }
+        // It is the broker that goes, and no lease ends with it: after its start each stands as if lost just then (O4).
+        if self.stopping {
+            return;
+        }
         for member in members {
             self.fading.insert(member);
             let config = self.config(self.members[&member].group);
             let after =
                 self.member_mut(member).lost(connection, fetching.contains(&member), &config, now.mono);
+            let after = if is_reader(&self.members[&member].name) { AfterLoss::Ends } else { after };
             match after {
                 AfterLoss::Ends => self.end_session(now, member),
                 AfterLoss::EndsAt(at) => self.timers.set(Timer::Grace(member), Some(at)),
@@ -183,6 +194,10 @@ impl<S: Slice> ShareMachine<S> {
             }
             Timer::Sync(part) => self.sync(part, out),
             Timer::Reload(part) => self.reload_due(part, out),
+            Timer::Letters(part) => {
+                self.dirty.insert(part);
+            }
+            Timer::Watch(part) => self.watch(part, out),
             Timer::Grace(member) => {
                 if self.members.get(&member).is_some_and(|member| member.connections.is_empty()) {
                     self.end_session(now, member);

@@ -10,14 +10,16 @@ use crate::plan::share_fetch::{Bidder, match_round};
 use crate::share::ShareOrder;
 use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
+use crate::share::snapshot::Snapshot;
 use crate::time::{Micros, Now};
 
-use records::ids::Offset;
+use records::ids::{KeyHash, Offset};
 
 impl<S: Slice> ShareMachine<S> {
     /// Matches, answers, parks, reads ahead and appends what the inputs since the last call call for.
     pub fn finish_round(&mut self, now: Now, logs: &LogTable, out: &mut Outbox<S>) {
         self.started.get_or_insert(now.mono);
+        self.serve_admins(now, logs, out);
         let mut touched = std::collections::BTreeSet::new();
         // Answering may change share-partitions again: until nothing moves.
         loop {
@@ -25,8 +27,11 @@ impl<S: Slice> ShareMachine<S> {
             // Each share-partition comes first in its turn, so that small fetches of several starve none.
             let (later, first) = dirty.iter().copied().partition::<Vec<u32>, _>(|&part| part <= self.turn);
             for part in first.into_iter().chain(later) {
+                self.tend_replays(part, logs, out);
                 self.match_part(now, part, logs);
+                self.bring_back(now, part, logs, out);
                 self.read_ahead(part, logs, out);
+                self.copy_dead_letters(now, part, logs, out);
             }
             touched.extend(dirty);
             for ask in std::mem::take(&mut self.unsettled_asks) {
@@ -38,7 +43,9 @@ impl<S: Slice> ShareMachine<S> {
         }
         for part in touched {
             self.append_events(now, part, out);
-            let deadline = self.parts.get(&part).and_then(Part::open).and_then(SharePartition::next_deadline);
+            self.keep_watch(now, part);
+            let open = self.parts.get(&part).and_then(Part::open);
+            let deadline = open.and_then(|open| open.next_deadline(now));
             self.timers.set(Timer::Part(part), deadline);
         }
         self.answer_describes(logs, out);
@@ -49,10 +56,9 @@ impl<S: Slice> ShareMachine<S> {
     fn match_part(&mut self, now: Now, number: u32, logs: &LogTable) {
         let Some(part) = self.parts.get(&number) else { return };
         let config = Arc::clone(&self.group(part.group).config);
-        let upper = upper(logs, &config, part.id);
-        if part.asks.is_empty()
-            || part.open().is_none_or(|open| !open.queue().is_ready() || !open.may_grant(upper))
-        {
+        let partition = part.id;
+        let upper = upper(logs, &config, partition);
+        if part.asks.is_empty() || part.open().is_none_or(|open| !open.is_ready() || !open.may_grant(upper)) {
             return;
         }
         let asks: Vec<u64> = part.asks.iter().copied().filter(|&ask| self.may_take(now, ask)).collect();
@@ -65,16 +71,21 @@ impl<S: Slice> ShareMachine<S> {
             .iter()
             .map(|number| {
                 let ask = &self.asks[number];
+                let claims = self.claimed(ask.member, partition);
                 Bidder {
                     member: Arc::clone(&self.members[&ask.member].name),
                     numbered: ask.numbered,
                     per_key_max: ask.per_key_max,
                     keys_max: usize::MAX,
                     strict: ask.strict,
+                    ranges: claims.as_ref().map(|claims| Arc::clone(&claims.0)),
+                    turn_from: claims.map_or(KeyHash(0), |claims| claims.1),
                     budget: ask.budget,
                     cursor: Cursor::default(),
+                    delivery: None,
                     lock: None,
                     picks: Vec::new(),
+                    replayed: Vec::new(),
                 }
             })
             .collect();
@@ -90,9 +101,13 @@ impl<S: Slice> ShareMachine<S> {
         });
         let mut granted = false;
         for (ask, bidder) in asks.into_iter().zip(bidders) {
-            if let Some(lock) = bidder.lock {
+            if bidder.ranges.is_some()
+                && let Some(member) = self.asks.get(&ask).map(|ask| ask.member)
+            {
+                self.looked(member, partition, bidder.turn_from);
+            }
+            if let Some(delivery) = bidder.delivery {
                 granted = true;
-                let delivery = open_delivery(self.parts.get(&number), lock);
                 if let Some(state) = self.asks.get_mut(&ask) {
                     state.budget = bidder.budget;
                     state.grants.insert(number, (delivery, bidder.picks));
@@ -153,10 +168,14 @@ impl<S: Slice> ShareMachine<S> {
         let Some(ask) = self.asks.get(&number) else { return false };
         ask.parts.iter().filter_map(|(_, part)| self.parts.get(&(*part)?)).any(|part| match &part.state {
             PartState::Closed | PartState::Broken(_) => false,
-            PartState::Opening(_) | PartState::Starting => true,
+            PartState::Opening(_) | PartState::Loading(..) | PartState::Starting => true,
             PartState::Open(open) => {
                 let config = &self.group(part.group).config;
-                part.scanning || open.wants_scan(upper(logs, config, part.id))
+                part.scanning
+                    || part.look_ups > 0
+                    || open.wants_look_up()
+                    || open.pages.reading.is_some()
+                    || open.wants_scan(upper(logs, config, part.id))
             }
         })
     }
@@ -165,10 +184,13 @@ impl<S: Slice> ShareMachine<S> {
     fn read_ahead(&mut self, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get(&number) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
-        if part.scanning
-            || part.interested.is_empty()
-            || part.open().is_none_or(|open| !open.wants_scan(upper))
-        {
+        let by_ranges = self.reads_by_ranges(number);
+        // What a restart left unread is read although nobody asks: it may be stopped, or altered.
+        let wanted = |open: &SharePartition| {
+            let more = open.wants_scan(upper) || (by_ranges && open.may_scan(upper));
+            more && (!part.interested.is_empty() || !open.may_grant(upper))
+        };
+        if part.scanning || !part.open().is_some_and(wanted) {
             return;
         }
         let (partition, generation) = (part.id, part.generation);
@@ -195,18 +217,26 @@ impl<S: Slice> ShareMachine<S> {
         op: OpId,
         result: Result<Scanned, IoError>,
         logs: &LogTable,
+        out: &mut Outbox<S>,
     ) {
         let Some(Op::Scan(number, generation)) = self.ops.remove(&op) else { return };
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
             return;
         };
         part.scanning = false;
+        if std::mem::take(&mut part.scan_is_void) {
+            // It began where the share-partition was before it was reset.
+            self.dirty.insert(number);
+            return;
+        }
         let log_start = logs.get(&part.id).map(|facts| facts.log_start.get());
         let Some(open) = part.open_mut() else { return };
+        let failed = result.is_err();
         match result {
             Ok(scanned) => {
                 open.scanned(&scanned, now);
                 self.dirty.insert(number);
+                self.wake_admins();
             }
             Err(IoError::OutOfRange) => {
                 // The log's start has overtaken the scan.
@@ -220,11 +250,15 @@ impl<S: Slice> ShareMachine<S> {
             // Tried again when something else happens to this share-partition, and soon in any case.
             Err(_) => self.scan_later(now, number),
         }
+        if failed {
+            self.refuse_admins(number, out);
+        }
     }
 
     /// Looks at a share-partition again in a while, or when its first lock or wait ends.
-    fn scan_later(&mut self, now: Now, number: u32) {
-        let own = self.parts.get(&number).and_then(Part::open).and_then(SharePartition::next_deadline);
+    pub(super) fn scan_later(&mut self, now: Now, number: u32) {
+        let open = self.parts.get(&number).and_then(Part::open);
+        let own = open.and_then(|open| open.next_deadline(now));
         let retry = now.mono + SCAN_RETRY;
         self.timers.set(Timer::Part(number), Some(own.map_or(retry, |own| own.min(retry))));
     }
@@ -239,15 +273,16 @@ impl<S: Slice> ShareMachine<S> {
             return;
         }
         let PartState::Open(open) = &mut part.state else { return };
-        if !open.has_events() {
+        let writes_out = open.wants_page_out(now);
+        if !open.has_events() && !writes_out {
             return;
         }
         let events = open.take_events();
         let mut snapshot_bytes = None;
-        let op = if part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
-            let snapshot = open.snapshot();
+        let op = if writes_out || part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
+            let Snapshot { bytes: snapshot, pages, dropped } = open.snapshot(now);
             snapshot_bytes = Some(snapshot.len() as u64);
-            out.submit(Owner::Share, |op| Submission::WriteSnapshot { op, state, snapshot })
+            out.submit(Owner::Share, |op| Submission::WriteSnapshot { op, state, snapshot, pages, dropped })
         } else {
             out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })
         };
@@ -295,14 +330,12 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// A failed sync poisons the log until a restart: the next append fails and tells those who wait.
-    pub(super) fn synced(&mut self, op: OpId) {
-        self.ops.remove(&op);
+    pub(super) fn synced(&mut self, now: Now, op: OpId, result: Result<(), IoError>, out: &mut Outbox<S>) {
+        if let Some(Op::CopySync { part, generation }) = self.ops.remove(&op) {
+            self.letters_synced(now, part, generation, result, out);
+        }
     }
 }
 
 /// A scan that failed is tried again after this long.
 const SCAN_RETRY: Micros = Micros(1_000_000);
-
-fn open_delivery(part: Option<&Part>, lock: u32) -> u64 {
-    part.and_then(Part::open).map_or(0, |open| open.delivery_of(lock))
-}

@@ -20,6 +20,10 @@ pub(super) enum Timer {
     Grace(u32),
     /// The session of a member that left ends.
     Left(u32),
+    /// Dead letters of a share-partition that could not be copied are tried again.
+    Letters(u32),
+    /// A share-partition's oldest record is looked at.
+    Watch(u32),
     /// An answer has not been written whole for half a lock.
     Unwritten(Ticket),
 }

@@ -50,10 +50,14 @@ impl World {
             | Submission::DeleteRecords { partition, .. }
             | Submission::Load { partition, .. }
             | Submission::Scan { partition, .. }
+            | Submission::FindKey { partition, .. }
+            | Submission::SyncNow { partition, .. }
+            | Submission::ReadRecords { partition, .. }
+            | Submission::NextRetention { partition, .. }
             | Submission::OpenShareState { partition, .. } => vec![*partition],
-            Submission::AppendEvents { state, .. } | Submission::WriteSnapshot { state, .. } => {
-                vec![state.partition]
-            }
+            Submission::AppendEvents { state, .. }
+            | Submission::WriteSnapshot { state, .. }
+            | Submission::ReadPages { state, .. } => vec![state.partition],
             Submission::Read { parts, .. } => parts.iter().map(|part| part.partition).collect(),
             Submission::Build { parts, .. } => parts.iter().map(|part| part.0).collect(),
             Submission::DeleteShareState { .. } | Submission::ListShareStates { .. } => {
@@ -66,7 +70,7 @@ impl World {
     /// The disk serves.
     pub(super) fn serve(&mut self, submission: &Submission) -> Result<(), Violation> {
         let concerned = self.concerned(submission);
-        if let &Submission::Sync { op, partition } = submission {
+        if let &(Submission::Sync { op, partition } | Submission::SyncNow { op, partition }) = submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
             if self.breaker.is(Breakage::SyncFaked) {
@@ -108,7 +112,10 @@ impl World {
             Submission::Append { .. } => (faults.append_fails, true),
             Submission::AppendEvents { .. } | Submission::WriteSnapshot { .. } => (faults.events_fail, true),
             Submission::Scan { .. }
+            | Submission::FindKey { .. }
+            | Submission::ReadPages { .. }
             | Submission::Build { .. }
+            | Submission::ReadRecords { .. }
             | Submission::OpenShareState { .. }
             | Submission::Load { .. }
             | Submission::Read { .. } => (faults.read_fails, false),
@@ -236,8 +243,15 @@ fn describe_submission(submission: &Submission) -> String {
             let kinds: Vec<u8> = events.iter().filter_map(|event| event.get(1).copied()).collect();
             format!("{} events of {} {} {kinds:?}", op.0, state.group, state.partition.index)
         }
-        Submission::WriteSnapshot { op, state, snapshot } => {
-            format!("{} snapshot of {} {} {} bytes", op.0, state.group, state.partition.index, snapshot.len())
+        Submission::WriteSnapshot { op, state, snapshot, pages, dropped } => {
+            let pages: Vec<_> = pages.iter().map(|(id, page)| (id, page.len())).collect();
+            format!(
+                "{} snapshot of {} {} {} bytes, with {pages:?} and without {dropped:?}",
+                op.0,
+                state.group,
+                state.partition.index,
+                snapshot.len()
+            )
         }
         Submission::Build { op, parts } => {
             let parts: Vec<_> = parts.iter().map(|(id, ranges)| (id.index, ranges)).collect();
@@ -261,6 +275,14 @@ pub(super) fn describe_completion(completion: &Completion<Data>) -> String {
             let batches: Vec<_> =
                 scanned.batches.iter().map(|batch| (batch.base.get(), batch.last.get())).collect();
             format!("{} scanned {batches:?} next {}", op.0, scanned.next)
+        }
+        Completion::KeyFound(op, Ok(found)) => {
+            let offsets: Vec<_> = found.records.iter().map(|record| record.offset.get()).collect();
+            format!("{} found {offsets:?} next {}", op.0, found.next)
+        }
+        Completion::PagesRead(op, Ok(pages)) => {
+            let pages: Vec<_> = pages.iter().map(|page| page.bytes.len()).collect();
+            format!("{} read pages of {pages:?} bytes", op.0)
         }
         Completion::ShareStateOpened(op, Ok(state)) => format!(
             "{} opened {} {}: snapshot {} events {}",

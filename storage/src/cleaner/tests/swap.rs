@@ -142,6 +142,11 @@ fn k65_the_key_index_tells_of_what_is_left() {
                 found.extend(part.offsets);
                 from = part.next;
             }
+            let key = key_hash(key.as_bytes());
+            let searched =
+                world.logs().find_key(partition(0), key, (Offset(0), Offset(61)), true, 1000).unwrap();
+            let offsets: Vec<Offset> = searched.records.iter().map(|record| record.offset).collect();
+            assert_eq!((offsets, searched.next), (found.clone(), Offset(61)));
             found
         };
         assert_eq!(of(&mut world, "k2").len(), 15);

@@ -140,7 +140,7 @@ impl Model {
 
     fn snapshot(&mut self) {
         let all = self.events.join(",");
-        let _failed = self.world.logs().write_snapshot(partition(0), EVENTS, 1, all.as_bytes());
+        let _failed = self.world.logs().write_snapshot(partition(0), EVENTS, 1, all.as_bytes(), &[], &[]);
     }
 
     fn sync(&mut self, appends_meanwhile: usize) {

@@ -162,3 +162,38 @@ fn retention_makes_space_on_a_full_disk() {
     world.power_cut();
     assert_eq!((world.facts().log_start, world.facts().end), (start, Offset(122)));
 }
+
+#[test]
+fn k64_what_goes_next_is_known_before_it_goes() {
+    let mut world =
+        World::with(1, LogConfig { segment_bytes: 1100, retention_ms: 5000, ..LogConfig::default() });
+    assert_eq!(world.logs().next_retention(partition(0), NOW).unwrap(), None);
+    for second in 0..60 {
+        world.append(batch_of(Codec::None, &[NOW + second * 1000; 2])).unwrap();
+    }
+    let mut gone = 0;
+    while let Some(due) = world.logs().next_retention(partition(0), NOW).unwrap() {
+        assert_eq!(due.length_ms, 5000);
+        assert!(world.logs().enforce_retention(due.at_ms - 1).unwrap().is_empty());
+        assert_eq!(world.logs().enforce_retention(due.at_ms).unwrap(), [partition(0)]);
+        assert_eq!(world.facts().log_start, due.until);
+        gone += 1;
+    }
+    assert!(gone > 2, "segment after segment");
+    assert_eq!(world.facts().log_start, world.facts().end);
+}
+
+#[test]
+fn k64_a_log_that_is_too_large_is_due_at_once() {
+    let mut world =
+        World::with(1, LogConfig { segment_bytes: 1100, retention_bytes: 3000, ..LogConfig::default() });
+    for _ in 0..60 {
+        world.append(batch(2)).unwrap();
+    }
+    let due = world.logs().next_retention(partition(0), NOW).unwrap().unwrap();
+    assert_eq!((due.at_ms, due.length_ms), (NOW, 0));
+    assert_eq!(world.logs().enforce_retention(NOW).unwrap(), [partition(0)]);
+    assert_eq!(world.facts().log_start, due.until);
+    let next = world.logs().next_retention(partition(0), NOW).unwrap();
+    assert!(next.is_none_or(|next| next.length_ms > 0), "{next:?}");
+}

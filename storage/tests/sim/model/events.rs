@@ -1,5 +1,7 @@
 //! What an event log must hold.
 
+use std::collections::BTreeMap;
+
 /// An event: it speaks of the batch at an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
@@ -28,9 +30,33 @@ impl Event {
     }
 }
 
+/// The pages of a snapshot: by id, how long each is. What is in it follows from both.
+pub(crate) type Pages = BTreeMap<u64, usize>;
+
+/// The bytes of a page.
+pub(crate) fn content(id: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|index| (id.wrapping_mul(0x9e37_79b9) >> (index % 24)) as u8 ^ index as u8).collect()
+}
+
+/// As a snapshot names them.
+pub(crate) fn text(pages: &Pages) -> String {
+    pages.iter().map(|(id, len)| format!("{id}:{len}")).collect::<Vec<_>>().join(",")
+}
+
+/// The way back from [`text`].
+pub(crate) fn parse(text: &str) -> Option<Pages> {
+    let page = |part: &str| {
+        let (id, len) = part.split_once(':')?;
+        Some((id.parse().ok()?, len.parse().ok()?))
+    };
+    text.split(',').filter(|part| !part.is_empty()).map(page).collect()
+}
+
 /// One event log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventModel {
+    /// The pages of its last snapshot.
+    pub(crate) pages: Pages,
     /// All events so far.
     pub(crate) list: Vec<Event>,
     /// How many there were after each append: what survives must end there.

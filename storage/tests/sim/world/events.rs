@@ -6,11 +6,13 @@ use storage::{Replay, StorageError};
 use super::World;
 use super::lives::Begin;
 use crate::model::Ending;
-use crate::model::events::{Event, EventModel};
+use crate::model::events::{self, Event, EventModel, Pages};
 use crate::report::{Checked, ensure};
 
 /// Event logs beside one partition.
 const NAMES: u64 = 2;
+/// Lengths of pages: of none, of less than a block, of one, of several.
+const PAGE_BYTES: [i64; 6] = [0, 1, 300, 4096, 5000, 20_000];
 
 impl World {
     /// Opens an event log after a start, and checks what came back.
@@ -19,8 +21,10 @@ impl World {
         let (_, replay) = self.logs().open_events(id, name)?;
         let log = format!("{}/share-{name}", self.models[index].directory());
         let found = parse(&replay);
-        self.note(|| format!("events {log}: {:?}", found.as_ref().map(Vec::len)));
-        let Some(found) = found else {
+        self.note(|| {
+            format!("events {log}: {:?}", found.as_ref().map(|(events, pages)| (events.len(), pages)))
+        });
+        let Some((found, pages)) = found else {
             ensure!(false, Events, "{log}: an event that nobody wrote: {replay:?}");
             return Ok(());
         };
@@ -42,6 +46,31 @@ impl World {
             events.ghosts.clear();
         }
         events.settle(found);
+        // Whichever snapshot it is, it has its own pages.
+        events.pages = pages;
+        self.check_pages(index, name)?;
+        Ok(())
+    }
+
+    /// A snapshot's pages are there, byte for byte, and no others.
+    pub(crate) fn check_pages(&mut self, index: usize, name: u64) -> Checked {
+        let (id, log) = (self.models[index].id, format!("{}/share-{name}", self.models[index].directory()));
+        let pages =
+            self.models[index].events.get(&name).map(|events| events.pages.clone()).unwrap_or_default();
+        let ids: Vec<u64> = pages.keys().copied().collect();
+        let there = self.logs().pages_of(id, name);
+        let is_same = there.as_ref().is_ok_and(|there| *there == ids);
+        ensure!(is_same, Pages, "{log}: has the pages {there:?} instead of {ids:?}");
+        let read = self.logs().read_pages(id, name, &ids);
+        if self.sim.is_dead() {
+            return Ok(());
+        }
+        let is_whole = read.as_ref().is_ok_and(|read| {
+            let expected = pages.iter().map(|(id, len)| events::content(*id, *len));
+            read.iter().map(|(_, bytes)| bytes.to_vec()).eq(expected)
+        });
+        let failed = read.err();
+        ensure!(is_whole, Pages, "{log}: pages are not what they were: {failed:?}");
         Ok(())
     }
 
@@ -95,10 +124,18 @@ impl World {
             return Ok(());
         }
         let texts: Vec<String> = self.models[index].events[&name].list.iter().map(Event::text).collect();
+        let (pages, added, dropped) = self.change_pages(index, name);
+        let snapshot = format!("{}|{}", texts.join(";"), events::text(&pages));
         let (id, epoch) = (self.models[index].id, self.epoch);
-        let answer = self.logs().write_snapshot(id, name, epoch, texts.join(";").as_bytes());
+        let answer = self.logs().write_snapshot(id, name, epoch, snapshot.as_bytes(), &added, &dropped);
         let log = format!("{}/share-{name}", self.models[index].directory());
-        self.note(|| format!("snapshot {log} of {}: {answer:?}", texts.len()));
+        self.note(|| format!("snapshot {log} of {}, pages {pages:?}: {answer:?}", texts.len()));
+        if answer.is_ok() {
+            self.models[index].events.get_mut(&name).expect("it is known").pages = pages;
+        }
+        if !self.sim.is_dead() {
+            self.check_pages(index, name)?;
+        }
         if let Err(error) = answer {
             let is_poison = matches!(error, StorageError::Poisoned);
             let is_poisoned = self.models[index].is_poisoned;
@@ -106,6 +143,27 @@ impl World {
             self.models[index].is_poisoned |= is_poison && !self.sim.is_dead();
         }
         Ok(())
+    }
+
+    /// What a snapshot makes of the pages: those that it has then, which of them are new, and which go.
+    fn change_pages(&mut self, index: usize, name: u64) -> (Pages, Vec<(u64, Bytes)>, Vec<u64>) {
+        let mut pages = self.models[index].events[&name].pages.clone();
+        let (mut added, mut dropped) = (Vec::new(), Vec::new());
+        if !self.plan.pages {
+            return (pages, added, dropped);
+        }
+        for id in pages.keys().copied().collect::<Vec<_>>() {
+            if self.random.percent(40) {
+                pages.remove(&id);
+                dropped.push(id);
+            }
+        }
+        for _ in 0..self.random.below(4) {
+            let (id, len) = (self.number(), self.random.pick(&PAGE_BYTES) as usize);
+            pages.insert(id, len);
+            added.push((id, Bytes::from(events::content(id, len))));
+        }
+        (pages, added, dropped)
     }
 
     pub(super) fn delete_events(&mut self, index: usize) -> Checked {
@@ -157,11 +215,14 @@ impl World {
     }
 }
 
-/// The events in a replay, each under the epoch that it names; `None` where one was never written so.
-fn parse(replay: &Replay) -> Option<Vec<Event>> {
+/// The events in a replay, each under the epoch that it names, and the pages that its snapshot names; `None` where one
+/// was never written so.
+fn parse(replay: &Replay) -> Option<(Vec<Event>, Pages)> {
     let mut events = Vec::new();
+    let mut pages = Pages::new();
     if let Some((_, snapshot)) = &replay.snapshot {
-        let text = std::str::from_utf8(snapshot).ok()?;
+        let (text, named) = std::str::from_utf8(snapshot).ok()?.split_once('|')?;
+        pages = events::parse(named)?;
         for part in text.split(';').filter(|part| !part.is_empty()) {
             events.push(Event::parse(part)?);
         }
@@ -173,5 +234,5 @@ fn parse(replay: &Replay) -> Option<Vec<Event>> {
         }
         events.push(event);
     }
-    Some(events)
+    Some((events, pages))
 }

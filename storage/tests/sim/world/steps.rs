@@ -81,7 +81,7 @@ impl World {
             (4, Step::TakeSync),
             (5, Step::FinishSync),
             (when(plan.events, 8), Step::Events),
-            (when(plan.events, 2), Step::Snapshot),
+            (when(plan.events, if plan.pages { 5 } else { 2 }), Step::Snapshot),
             (when(plan.events, 1), Step::DropEvents),
             (when(plan.deletes, 2), Step::DeleteRecords),
             (when(plan.deletes, 3), Step::Retention),

@@ -1,0 +1,202 @@
+//! The operator's hand on one key: park, resume, skip, drop.
+//!
+//! As every change: made here in memory, noted as events, answered when these are appended.
+
+use records::ids::KeyHash;
+
+use super::admin::{AdminError, KeyAction, KeyAltered, KeyRef, StopReason};
+use super::event::{Event, Settlement};
+use super::partition::SharePartition;
+use super::recorder::Change;
+use super::stops::{KeyStop, Stop, WaitsFor};
+use super::window::Slot;
+use crate::time::Now;
+
+/// Keys of one share-partition that may be stopped at a time.
+const STOPPED_KEYS_MAX: usize = 100_000;
+
+/// What an operator's word is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A key that keeps its order.
+    Key(KeyHash),
+    /// A record that stands for itself alone.
+    Record(i64),
+}
+
+impl SharePartition {
+    /// Does what an operator says.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub(crate) fn alter(
+        &mut self,
+        key: KeyRef,
+        action: KeyAction,
+        log_start: i64,
+        now: Now,
+    ) -> Result<KeyAltered, AdminError> {
+        let subject = self.subject(key)?;
+        let records = match (subject, action) {
+            (Subject::Key(key), KeyAction::Park) => self.park_key(key, now)?,
+            (Subject::Key(key), KeyAction::Resume) => self.resume(key, now),
+            (Subject::Key(key), KeyAction::Skip) => self.drop_records(key, None, now)?,
+            (Subject::Key(key), KeyAction::Drop(to)) => {
+                self.drop_records(key, to.map(records::ids::Offset::get), now)?
+            }
+            (Subject::Record(offset), KeyAction::Park) => self.park_record(offset, now)?,
+            (Subject::Record(offset), KeyAction::Resume) => self.resume_record(offset),
+            (Subject::Record(offset), KeyAction::Skip | KeyAction::Drop(_)) => self.drop_record(offset)?,
+            (Subject::Key(key), KeyAction::Redrive) => self.redrive(key, log_start, now)?,
+            (Subject::Key(key), KeyAction::Replay(from, to)) => {
+                self.replay(key, (from.get(), to.get()), log_start, now)?
+            }
+            (Subject::Record(_), KeyAction::Redrive | KeyAction::Replay(..)) => {
+                return Err(AdminError::NoOrder);
+            }
+        };
+        self.window.advance();
+        let key = match subject {
+            Subject::Key(key) => Some(key),
+            Subject::Record(_) => None,
+        };
+        Ok(KeyAltered { key, records })
+    }
+
+    /// Which key, or which record alone, is meant.
+    pub(crate) fn subject(&self, key: KeyRef) -> Result<Subject, AdminError> {
+        match key {
+            KeyRef::Key(_) if !self.keeps_order() => Err(AdminError::NoOrder),
+            KeyRef::Key(key) => Ok(Subject::Key(key)),
+            KeyRef::Offset(offset) => {
+                let offset = offset.get();
+                match self.window.get(offset).filter(|slot| slot.scanned) {
+                    Some(slot) => Ok(self.key_of(slot).map_or(Subject::Record(offset), Subject::Key)),
+                    None => {
+                        let key = self.stops.redrivable_key(offset).filter(|_| self.keeps_order());
+                        key.map(Subject::Key).ok_or(AdminError::UnknownRecord)
+                    }
+                }
+            }
+        }
+    }
+
+    fn park_key(&mut self, key: KeyHash, now: Now) -> Result<u64, AdminError> {
+        match self.stops.key(key) {
+            Some(stop) if !stop.follows => return Ok(0),
+            None if self.stops.keys_len() >= STOPPED_KEYS_MAX => return Err(AdminError::TooMany),
+            _ => {}
+        }
+        let at = self.first_of(key).unwrap_or(self.window.scan());
+        let deliveries = self.window.get(at).map_or(0, |slot| slot.count);
+        let stop =
+            KeyStop { follows: false, at, deliveries, wall_ms: now.wall_ms, reason: StopReason::Operator };
+        self.stop_key(key, stop);
+        self.note_event(&Event::KeyStopped { key, stop });
+        Ok(1)
+    }
+
+    fn park_record(&mut self, offset: i64, now: Now) -> Result<u64, AdminError> {
+        let slot = self.window.slot(offset);
+        if slot.is_out() {
+            return Err(AdminError::InUse);
+        }
+        // What waits for the dead-letter topic goes on to wait for that.
+        if self.stops.get(offset).is_some() {
+            return Ok(0);
+        }
+        let stop = Stop { waits_for: WaitsFor::Hand, reason: StopReason::Operator, wall_ms: now.wall_ms };
+        self.stop_record(offset, stop, false);
+        self.note(Change::Stopped { stop, counted: false }, offset);
+        Ok(1)
+    }
+
+    /// A key goes on, with what was parked of it. What is on its way to the dead-letter topic gets there.
+    fn resume(&mut self, key: KeyHash, now: Now) -> u64 {
+        let stopped = self.stops.key(key).is_some();
+        let parked = self.parked_records(key);
+        if stopped {
+            self.resume_key(key);
+            self.note_event(&Event::KeyResumed(key));
+        }
+        for &offset in &parked {
+            self.free_record(offset);
+            self.note(Change::Freed, offset);
+        }
+        if let Some(&first) = parked.first() {
+            // What members hold behind it would be overtaken by it.
+            self.recall_behind(key, first, now);
+        }
+        (parked.len() as u64).max(u64::from(stopped))
+    }
+
+    fn resume_record(&mut self, offset: i64) -> u64 {
+        if self.stops.get(offset).is_none_or(|stop| stop.waits_for != WaitsFor::Hand) {
+            return 0;
+        }
+        self.free_record(offset);
+        self.note(Change::Freed, offset);
+        1
+    }
+
+    /// Archives the key's records up to `to`, or its next one, as far as nobody holds them; the key goes on behind them.
+    fn drop_records(&mut self, key: KeyHash, to: Option<i64>, now: Now) -> Result<u64, AdminError> {
+        if let Some(replay) = self.replays.get_mut(&key) {
+            // Its next records are those. One that is dropped to its end is over, read or not.
+            let ends = to.is_some_and(|to| to >= replay.to) && replay.part.out == 0;
+            let dropped = replay.part.drop_records(key, to, now);
+            replay.part.window.advance();
+            if ends {
+                self.end_replay(key);
+                return Ok(dropped.unwrap_or(0).max(1));
+            }
+            return dropped;
+        }
+        let mut dropped = 0;
+        // What only its span tells of is not passed over.
+        while let Some(head) = self.queue.head(key).filter(|&head| to.is_none_or(|to| head <= to))
+            && self.queue.first(key) == Some(head)
+        {
+            self.settle(head, Settlement::Skipped);
+            self.note(Change::Settled(Settlement::Skipped), head);
+            dropped += 1;
+            if to.is_none() {
+                break;
+            }
+        }
+        if dropped == 0 {
+            return Err(AdminError::NothingThere);
+        }
+        if self.stops.key(key).is_some_and(|stop| !stop.follows) {
+            self.resume(key, now);
+        }
+        Ok(dropped)
+    }
+
+    fn drop_record(&mut self, offset: i64) -> Result<u64, AdminError> {
+        if self.window.slot(offset).is_out() {
+            return Err(AdminError::InUse);
+        }
+        self.settle(offset, Settlement::Skipped);
+        self.note(Change::Settled(Settlement::Skipped), offset);
+        Ok(1)
+    }
+
+    /// Parked records of a key, ascending.
+    fn parked_records(&self, key: KeyHash) -> Vec<i64> {
+        let of_key = |slot: &Slot| slot.scanned && self.key_of(slot) == Some(key);
+        self.stops
+            .records()
+            .filter(|(offset, stop)| {
+                stop.waits_for == WaitsFor::Hand && self.window.get(*offset).is_some_and(of_key)
+            })
+            .map(|(offset, _)| offset)
+            .collect()
+    }
+
+    /// The first unsettled record of a key that is known.
+    pub(crate) fn first_of(&self, key: KeyHash) -> Option<i64> {
+        let out = self.queue.first_out(key).map(|out| out.0);
+        self.queue.first(key).into_iter().chain(out).min()
+    }
+}

@@ -1,0 +1,257 @@
+//! Looks at a share-partition for people: where it stands, its worst keys, and why a record is not delivered.
+//!
+//! Nothing here changes anything. The work is bounded by [`LOOK_MAX`] records, whatever the window holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use records::ids::{KeyHash, Offset};
+
+use super::admin::{KeyLine, KeyRef, KeySpan, LOOK_MAX, ShareKeys, StoppedKey, Why};
+use super::observe::Bound;
+use super::partition::SharePartition;
+use super::stops::WaitsFor;
+use super::window::{RecordState, Slot};
+use crate::time::{Mono, Now};
+
+/// What only the machine knows.
+pub(crate) struct Outside<'a> {
+    pub(crate) now: Now,
+    /// Where the records end that the group may see.
+    pub(crate) upper: i64,
+    /// Until when a member whose connections are gone keeps what it holds; `None`: it has some.
+    pub(crate) gone_until: &'a dyn Fn(&str) -> Option<Mono>,
+    /// Why dead letters wait.
+    pub(crate) trouble: Option<super::admin::DeadLetterTrouble>,
+}
+
+impl SharePartition {
+    /// Where it stands. `top` bounds each list.
+    pub(crate) fn look(&self, outside: &Outside<'_>, top: usize, questions: &[KeyRef]) -> ShareKeys {
+        let held_by_hand = |stop: &&super::stops::Stop| stop.waits_for == WaitsFor::Hand;
+        // A parked record of a parked key is told with its key.
+        let lone = self.stops.records().filter(|(offset, stop)| {
+            held_by_hand(stop)
+                && self.window.get(*offset).is_some_and(|slot| {
+                    slot.scanned && self.key_of(slot).is_none_or(|key| self.stops.key(key).is_none())
+                })
+        });
+        let following = self.stops.keys().filter(|(_, stop)| stop.follows).count();
+        let mut answer = ShareKeys {
+            start: Offset(self.window.start()),
+            scan: Offset(self.window.scan()),
+            end: Offset(outside.upper),
+            lag: self.lag(outside.upper),
+            in_flight: self.in_hands() as u64,
+            ready: self.queue.ready_len() as u64,
+            leased_keys: self.queue.leased_keys() as u64,
+            waiting: self.stuck_keys() as u64,
+            parked: (self.stops.keys_len() - following + lone.count()) as u64,
+            following: following as u64,
+            dead_letters: self.stops.letters_len() as u64,
+            spilled: self.queue.spans().records(),
+            spans: self.spans(top),
+            bound: self.bound(),
+            dead_letter_trouble: outside.trouble.filter(|_| self.has_dead_letters()),
+            counters: self.counters,
+            stopped: self.stopped(top),
+            answers: questions.iter().map(|&question| self.why(outside, question)).collect(),
+            ..ShareKeys::default()
+        };
+        let (keys, complete) = self.keys_at_hand(LOOK_MAX);
+        answer.complete = complete;
+        answer.by_age = top_of(&keys, top, |line| std::cmp::Reverse(line.offset.get()));
+        answer.by_backlog = top_of(&keys, top, |line| line.backlog);
+        answer.by_deliveries = top_of(&keys, top, |line| line.deliveries);
+        answer.by_deliveries.retain(|line| line.deliveries > 0);
+        answer
+    }
+
+    /// The first record that is not done, where there is one below `upper`.
+    pub(crate) fn oldest(&self, upper: i64) -> Option<i64> {
+        Some(self.window.start()).filter(|&start| start < self.window.scan().max(upper))
+    }
+
+    /// The bound that is hit, if one is.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        if self.locks_are_full() { Some(Bound::RecordLocks) } else { self.scan_bound() }
+    }
+
+    /// Keys of the oldest `max` unsettled records, and whether that were all.
+    pub(crate) fn keys_at_hand(&self, max: usize) -> (Vec<KeyLine>, bool) {
+        let mut lines: BTreeMap<KeyHash, KeyLine> = BTreeMap::new();
+        for (offset, slot) in self.window.slots().take(max) {
+            let Some(key) = self.key_of(slot).filter(|_| slot.scanned) else { continue };
+            let line = lines.entry(key).or_insert(KeyLine {
+                key,
+                offset: Offset(offset),
+                backlog: 0,
+                deliveries: slot.count,
+            });
+            line.backlog += 1;
+        }
+        for (key, span) in self.queue.spans().iter().take(max) {
+            let first = Offset(span.first);
+            let line = lines.entry(key).or_insert(KeyLine { key, offset: first, backlog: 0, deliveries: 0 });
+            line.backlog += span.count;
+        }
+        (lines.into_values().collect(), self.window.len() <= max)
+    }
+
+    /// The longest spans.
+    fn spans(&self, top: usize) -> Vec<KeySpan> {
+        let spans = self.queue.spans().iter().take(LOOK_MAX);
+        let mut spans: Vec<KeySpan> = spans
+            .map(|(key, span)| KeySpan { key, first: Offset(span.first), records: span.count })
+            .collect();
+        spans.sort_by_key(|span| std::cmp::Reverse(span.records));
+        spans.truncate(top);
+        spans
+    }
+
+    /// The keys and lone records that are stopped for longest.
+    fn stopped(&self, top: usize) -> Vec<StoppedKey> {
+        let keys = self.stops.keys().map(|(key, stop)| StoppedKey {
+            key: Some(key),
+            offset: Offset(stop.at),
+            deliveries: stop.deliveries,
+            since_ms: stop.wall_ms,
+            follows: stop.follows,
+            reason: stop.reason,
+        });
+        let lone = self.stops.records().filter_map(|(offset, stop)| {
+            let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
+            let key = self.key_of(slot);
+            let told = key.is_some_and(|key| self.stops.key(key).is_some());
+            (stop.waits_for == WaitsFor::Hand && !told).then_some(StoppedKey {
+                key,
+                offset: Offset(offset),
+                deliveries: slot.count,
+                since_ms: stop.wall_ms,
+                follows: false,
+                reason: stop.reason,
+            })
+        });
+        let mut stopped: Vec<StoppedKey> = keys.chain(lone).take(LOOK_MAX).collect();
+        stopped.sort_by_key(|stopped| (stopped.since_ms, stopped.offset));
+        stopped.truncate(top);
+        stopped
+    }
+
+    /// Why a record, or the next one of a key, is not delivered.
+    pub(crate) fn why(&self, outside: &Outside<'_>, question: KeyRef) -> Why {
+        match question {
+            KeyRef::Offset(offset) => self.why_record(outside, offset.get()),
+            KeyRef::Key(key) if self.replays.contains_key(&key) => {
+                let part = &self.replays[&key].part;
+                let first = part.first_of(key).into_iter().chain(self.first_of(key)).min();
+                first.map_or(Why::BehindReplay, |first| self.why_record(outside, first))
+            }
+            KeyRef::Key(key) => match (self.first_of(key), self.stops.key(key)) {
+                (Some(first), _) => self.why_record(outside, first),
+                (None, Some(stop)) if !stop.follows => {
+                    Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
+                }
+                (None, _) if self.queue.resting().contains(key) => {
+                    let due = self.pages.first_due().map_or(outside.now.mono, |page| page.0);
+                    Why::Retry { until_ms: wall(outside.now, due) }
+                }
+                (None, _) => Why::UnknownKey,
+            },
+        }
+    }
+
+    fn why_record(&self, outside: &Outside<'_>, offset: i64) -> Why {
+        if let Some(part) = self.replay_of(offset) {
+            return part.why_record(outside, offset);
+        }
+        let Some(slot) = self.window.get(offset) else {
+            return match self.scan_bound() {
+                _ if !self.window.is_unsettled(offset) => Why::Done,
+                // Whose it is only its key's span or page tells.
+                _ if offset < self.window.scan() => Why::NotScanned,
+                Some(bound) if offset < outside.upper => Why::NotScannedBound(bound),
+                _ => Why::NotScanned,
+            };
+        };
+        if slot.is_out() {
+            return self.why_out(outside, slot);
+        }
+        if !slot.scanned {
+            return Why::NotScanned;
+        }
+        if let Some(stop) = self.stops.get(offset) {
+            return match stop.waits_for {
+                WaitsFor::Hand => Why::Parked { since_ms: stop.wall_ms, offset: Offset(offset) },
+                WaitsFor::DeadLetter => Why::DeadLetter { since_ms: stop.wall_ms, trouble: outside.trouble },
+            };
+        }
+        if let Some(key) = self.key_of(slot)
+            && let Some(why) = self.why_key(outside, key, offset)
+        {
+            return why;
+        }
+        if slot.state == RecordState::Delayed
+            && let Some((_, end)) = self.waits.get(&offset)
+        {
+            return Why::Retry { until_ms: wall(outside.now, *end) };
+        }
+        if self.locks_are_full() { Why::Bound(Bound::RecordLocks) } else { Why::Ready }
+    }
+
+    /// What of its key holds a queued record back.
+    fn why_key(&self, outside: &Outside<'_>, key: KeyHash, offset: i64) -> Option<Why> {
+        if let Some(stop) = self.stops.key(key) {
+            return Some(if stop.follows {
+                Why::DeadLetter { since_ms: stop.wall_ms, trouble: outside.trouble }
+            } else {
+                Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
+            });
+        }
+        if self.replays.get(&key).is_some_and(|replay| offset > replay.to) {
+            return Some(Why::BehindReplay);
+        }
+        let first = self.first_of(key).filter(|&first| first < offset);
+        if let Some(first) = first {
+            return Some(Why::Behind { offset: Offset(first) });
+        }
+        // It is the first, and later ones are out: it waits for their holder.
+        let (out, _) = self.queue.first_out(key)?;
+        Some(self.why_out(outside, self.window.slot(out)))
+    }
+
+    /// Who has a record, and until when.
+    fn why_out(&self, outside: &Outside<'_>, slot: &Slot) -> Why {
+        let Some(lock) = self.holders.lock(slot.lock) else { return Why::NotScanned };
+        let member = Arc::clone(&self.holders.get(lock.holder).name);
+        let Some(ends) = lock.ends else { return Why::Answering { member } };
+        let until_ms = wall(outside.now, ends);
+        if slot.state == RecordState::Recalled {
+            return Why::Recalled { member, until_ms };
+        }
+        match (outside.gone_until)(&member) {
+            Some(gone_until) => Why::HeldByLost { member, until_ms: wall(outside.now, ends.min(gone_until)) },
+            None => Why::Held { member, until_ms },
+        }
+    }
+}
+
+/// A point of the monotonic clock on the wall's.
+fn wall(now: Now, at: Mono) -> i64 {
+    now.wall_ms + (at - now.mono).as_ms_ceil()
+}
+
+/// The `top` lines that rank highest, highest first.
+fn top_of<K: Ord>(lines: &[KeyLine], top: usize, rank: impl Fn(&KeyLine) -> K) -> Vec<KeyLine> {
+    let mut lines = lines.to_vec();
+    let order = |a: &KeyLine, b: &KeyLine| rank(b).cmp(&rank(a)).then(a.offset.cmp(&b.offset));
+    if lines.len() > top {
+        if top == 0 {
+            return Vec::new();
+        }
+        lines.select_nth_unstable_by(top - 1, order);
+        lines.truncate(top);
+    }
+    lines.sort_unstable_by(order);
+    lines
+}

@@ -1,0 +1,471 @@
+//! What operators ask of share-partitions and do to keys. A share-partition that is not in memory is loaded first, and
+//! what is answered rests on events that are appended.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use records::ids::{Offset, PartitionId};
+
+use super::{Op, PartState, ShareMachine};
+use crate::command::{OffsetQuery, Ticket};
+use crate::io::{FoundRecord, IoError, OpId, Slice, Submission};
+use crate::outbox::{LogTable, Outbox, Owner};
+use crate::reply::Reply;
+use crate::share::ShareError;
+use crate::share::admin::{
+    AdminError, AlterKey, DescribeKeys, KeyAltered, QUESTIONS_MAX, ResetOffsets, ResetTo, ShareKeys, TOP_MAX,
+};
+use crate::share::look::Outside;
+use crate::time::{Micros, Mono, Now};
+
+/// An operator's request that waits for share-partitions to be in memory.
+#[derive(Debug)]
+pub(super) struct Admin {
+    ticket: Ticket,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Describe {
+        request: DescribeKeys,
+        /// The share-partition has state, and is on its way into memory.
+        found: bool,
+        /// The timestamp of its oldest record was asked for.
+        dated: bool,
+    },
+    Alter {
+        request: AlterKey,
+        found: bool,
+    },
+    Reset {
+        group: Arc<str>,
+        parts: Vec<ResetPart>,
+    },
+}
+
+/// One partition of a reset.
+#[derive(Debug)]
+struct ResetPart {
+    partition: PartitionId,
+    to: ResetTo,
+    /// Its time is being looked up.
+    looking: bool,
+    /// Its share-partition, once it was asked for, and what became of it.
+    part: Option<u32>,
+    result: Option<Result<Offset, AdminError>>,
+}
+
+/// An answer that waits for events to be appended.
+#[derive(Debug)]
+pub(super) struct Held {
+    ticket: Ticket,
+    answer: Answer,
+    waits: BTreeSet<u32>,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Keys(Box<ShareKeys>),
+    Altered(KeyAltered),
+    Reset(Vec<(PartitionId, Option<u32>, Result<Offset, AdminError>)>),
+}
+
+impl<S: Slice> ShareMachine<S> {
+    pub(super) fn describe_keys(
+        &mut self,
+        ticket: Ticket,
+        mut request: DescribeKeys,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        if !logs.contains_key(&request.partition) {
+            return out.reply(ticket, Reply::ShareKeys(Err(ShareError::UnknownPartition.into())));
+        }
+        request.questions.truncate(QUESTIONS_MAX);
+        let (group, partition) = (Arc::clone(&request.group), request.partition);
+        let work = Work::Describe { request, found: false, dated: false };
+        self.begin_admin(Admin { ticket, work }, &group, partition, out);
+    }
+
+    pub(super) fn alter_key(
+        &mut self,
+        ticket: Ticket,
+        request: AlterKey,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        if !logs.contains_key(&request.partition) {
+            return out.reply(ticket, Reply::KeyAltered(Err(ShareError::UnknownPartition.into())));
+        }
+        let (group, partition) = (Arc::clone(&request.group), request.partition);
+        let work = Work::Alter { request, found: false };
+        self.begin_admin(Admin { ticket, work }, &group, partition, out);
+    }
+
+    /// Asking about a share-partition must not make one: where none is in memory the disk is asked for it.
+    fn begin_admin(&mut self, admin: Admin, group: &Arc<str>, partition: PartitionId, out: &mut Outbox<S>) {
+        let number = self.next_number();
+        self.admins.insert(number, admin);
+        let known =
+            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
+        let in_memory = known
+            .and_then(|part| self.parts.get(part))
+            .is_some_and(|part| !matches!(part.state, PartState::Closed));
+        if in_memory {
+            self.admin_found(number);
+        } else {
+            let group = Arc::clone(group);
+            let op = out.submit(Owner::Share, |op| Submission::ListShareStates { op, group });
+            self.ops.insert(op, Op::AdminStates(number));
+        }
+    }
+
+    pub(super) fn admin_states_listed(
+        &mut self,
+        op: OpId,
+        result: Result<Vec<PartitionId>, IoError>,
+        out: &mut Outbox<S>,
+    ) {
+        let Some(Op::AdminStates(number)) = self.ops.remove(&op) else { return };
+        let Some(admin) = self.admins.get(&number) else { return };
+        let Some((group, partition)) = admin.subject() else { return };
+        match result {
+            Ok(found) if found.contains(&partition) => {
+                let group = self.group_number(&group);
+                self.part_number(group, partition, out);
+                self.admin_found(number);
+            }
+            Ok(_) => self.refuse_admin(number, AdminError::NothingThere, out),
+            Err(_) => self.refuse_admin(number, ShareError::Unavailable.into(), out),
+        }
+    }
+
+    fn admin_found(&mut self, number: u64) {
+        if let Some(Admin { work: Work::Describe { found, .. } | Work::Alter { found, .. }, .. }) =
+            self.admins.get_mut(&number)
+        {
+            *found = true;
+        }
+        self.pending_admins.insert(number);
+    }
+
+    fn refuse_admin(&mut self, number: u64, error: AdminError, out: &mut Outbox<S>) {
+        let Some(admin) = self.admins.remove(&number) else { return };
+        out.reply(
+            admin.ticket,
+            match admin.work {
+                Work::Describe { .. } => Reply::ShareKeys(Err(error)),
+                Work::Alter { .. } => Reply::KeyAltered(Err(error)),
+                Work::Reset { parts, .. } => Reply::ShareOffsetsReset(
+                    parts
+                        .into_iter()
+                        .map(|part| (part.partition, part.result.unwrap_or(Err(error))))
+                        .collect(),
+                ),
+            },
+        );
+    }
+
+    pub(super) fn reset_offsets(
+        &mut self,
+        ticket: Ticket,
+        request: ResetOffsets,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        let group = self.group_number(&request.group);
+        let parts = request
+            .parts
+            .into_iter()
+            .map(|(partition, to)| {
+                let known = logs.contains_key(&partition);
+                let part = known.then(|| self.part_number(group, partition, out));
+                let result = (!known).then_some(Err(ShareError::UnknownPartition.into()));
+                ResetPart { partition, to, looking: false, part, result }
+            })
+            .collect();
+        let number = self.next_number();
+        self.admins.insert(number, Admin { ticket, work: Work::Reset { group: request.group, parts } });
+        self.pending_admins.insert(number);
+    }
+
+    /// A share-partition came into memory, or will not: requests that waited for it may go on.
+    pub(super) fn wake_admins(&mut self) {
+        self.pending_admins.extend(self.admins.keys().copied());
+    }
+
+    /// What a restart left unread of a share-partition cannot be read now: requests that wait for it are refused.
+    pub(super) fn refuse_admins(&mut self, id: u32, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get(&id) else { return };
+        let subject = (Arc::clone(&self.group(part.group).name), part.id);
+        let waiting: Vec<u64> = self
+            .admins
+            .iter()
+            .filter(|(_, admin)| admin.subject().as_ref() == Some(&subject))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in waiting {
+            self.refuse_admin(number, ShareError::Unavailable.into(), out);
+        }
+    }
+
+    /// Serves the requests whose share-partitions are in memory, or cannot be.
+    pub(super) fn serve_admins(&mut self, now: Now, logs: &LogTable, out: &mut Outbox<S>) {
+        for number in std::mem::take(&mut self.pending_admins) {
+            let Some(admin) = self.admins.get(&number) else { continue };
+            if matches!(admin.work, Work::Reset { .. }) {
+                self.serve_reset(now, number, logs, out);
+                continue;
+            }
+            let found =
+                matches!(admin.work, Work::Describe { found: true, .. } | Work::Alter { found: true, .. });
+            let Some((group, partition)) = admin.subject().filter(|_| found) else { continue };
+            let part = self
+                .group_numbers
+                .get(&group)
+                .and_then(|group| self.part_numbers.get(&(partition, *group)))
+                .copied();
+            match part.and_then(|part| self.parts.get(&part)).map(|part| &part.state) {
+                None => self.refuse_admin(number, ShareError::UnknownPartition.into(), out),
+                Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting) => {}
+                Some(PartState::Closed | PartState::Broken(_)) => {
+                    self.refuse_admin(number, ShareError::Unavailable.into(), out);
+                }
+                Some(PartState::Open(_)) => {
+                    let part = part.expect("its state was looked at");
+                    self.serve_admin(now, number, part, logs, out);
+                }
+            }
+        }
+    }
+
+    fn serve_admin(&mut self, now: Now, number: u64, id: u32, logs: &LogTable, out: &mut Outbox<S>) {
+        let upper = super::upper(logs, &self.config(self.parts[&id].group), self.parts[&id].id);
+        if self.parts[&id].open().is_some_and(|open| !open.may_grant(upper)) {
+            // After a restart: keys of stopped records are known when they are read again.
+            self.dirty.insert(id);
+            return;
+        }
+        let Some(Admin { work, .. }) = self.admins.get_mut(&number) else { return };
+        if let Work::Describe { dated, .. } = work {
+            let part = &self.parts[&id];
+            let oldest = part.open().and_then(|open| open.oldest(upper));
+            if let Some(offset) = oldest.filter(|&offset| !part.watched.knows(offset) && !*dated) {
+                *dated = true;
+                return self.read_oldest(id, offset, out);
+            }
+        }
+        let Some(Admin { ticket, work }) = self.admins.remove(&number) else { return };
+        match work {
+            Work::Describe { request, .. } => {
+                let answer = self.look(now, id, upper, &request);
+                self.hold(ticket, Answer::Keys(Box::new(answer)), BTreeSet::from([id]), out);
+            }
+            Work::Alter { request, .. } => {
+                let log_start = logs.get(&request.partition).map_or(0, |facts| facts.log_start.get());
+                let Some(open) = self.open_part(id) else { return };
+                let altered = open.alter(request.key, request.action, log_start, now);
+                self.dirty.insert(id);
+                match altered {
+                    Ok(altered) => self.hold(ticket, Answer::Altered(altered), BTreeSet::from([id]), out),
+                    Err(error) => out.reply(ticket, Reply::KeyAltered(Err(error))),
+                }
+            }
+            Work::Reset { .. } => unreachable!("resets are served elsewhere"),
+        }
+    }
+
+    fn look(&self, now: Now, id: u32, upper: i64, request: &DescribeKeys) -> ShareKeys {
+        let part = &self.parts[&id];
+        let Some(open) = part.open() else { return ShareKeys::default() };
+        let group = self.group(part.group);
+        let grace = Micros::from_ms(group.config.grace_ms());
+        let gone_until = |member: &str| -> Option<Mono> {
+            let member =
+                self.find_member(&group.name, member).and_then(|member| self.members.get(&member))?;
+            Some(member.gone_since? + grace)
+        };
+        let outside = Outside { now, upper, gone_until: &gone_until, trouble: part.copying.trouble() };
+        let top = request.top.min(TOP_MAX) as usize;
+        let mut answer = open.look(&outside, top, &request.questions);
+        answer.oldest_ms = open.oldest(upper).and_then(|offset| part.watched.timestamp_of(offset));
+        answer.retention = part.watched.warning();
+        answer
+    }
+
+    /// Resets what is in memory; answers when every partition has its result.
+    fn serve_reset(&mut self, now: Now, number: u64, logs: &LogTable, out: &mut Outbox<S>) {
+        let Some(Admin { ticket, work: Work::Reset { group, mut parts } }) = self.admins.remove(&number)
+        else {
+            return;
+        };
+        for (index, reset) in parts.iter_mut().enumerate() {
+            let Some(id) = reset.part.filter(|_| reset.result.is_none() && !reset.looking) else { continue };
+            let state = self.parts.get(&id).map(|part| &part.state);
+            let (facts, open) = match (logs.get(&reset.partition), state) {
+                (None, _) | (_, None) => {
+                    reset.result = Some(Err(ShareError::UnknownPartition.into()));
+                    continue;
+                }
+                (_, Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)) => continue,
+                (_, Some(PartState::Closed | PartState::Broken(_))) => {
+                    reset.result = Some(Err(ShareError::Unavailable.into()));
+                    continue;
+                }
+                (Some(facts), Some(PartState::Open(open))) => (facts, open),
+            };
+            if open.in_hands() > 0 {
+                reset.result = Some(Err(AdminError::InUse));
+                continue;
+            }
+            let at = match reset.to {
+                ResetTo::Offset(at) => at.get().clamp(facts.log_start.get(), facts.end.get()),
+                ResetTo::Earliest => facts.log_start.get(),
+                ResetTo::Latest => facts.end.get(),
+                ResetTo::Time(time_ms) => {
+                    reset.looking = true;
+                    let (partition, query) = (reset.partition, OffsetQuery::At(time_ms));
+                    let op = out.submit(Owner::Share, |op| Submission::FindOffset { op, partition, query });
+                    self.ops.insert(op, Op::Reset { admin: number, index });
+                    continue;
+                }
+            };
+            self.reset(now, id, at);
+            reset.result = Some(Ok(Offset(at)));
+        }
+        if parts.iter().any(|reset| reset.result.is_none()) {
+            self.admins.insert(number, Admin { ticket, work: Work::Reset { group, parts } });
+            return;
+        }
+        let changed = parts.iter().filter(|reset| matches!(reset.result, Some(Ok(_))));
+        let waits = changed.filter_map(|reset| reset.part).collect();
+        let results = parts
+            .into_iter()
+            .map(|reset| {
+                let result = reset.result.unwrap_or(Err(ShareError::Unavailable.into()));
+                (reset.partition, reset.part, result)
+            })
+            .collect();
+        self.hold(ticket, Answer::Reset(results), waits, out);
+    }
+
+    /// Takes the offset of a time, if that is what this submission looked for.
+    pub(super) fn reset_found(
+        &mut self,
+        op: OpId,
+        result: Result<Option<FoundRecord>, IoError>,
+        logs: &LogTable,
+    ) -> bool {
+        let Some(&Op::Reset { admin, index }) = self.ops.get(&op) else { return false };
+        self.ops.remove(&op);
+        let Some(Admin { work: Work::Reset { parts, .. }, .. }) = self.admins.get_mut(&admin) else {
+            return true;
+        };
+        let reset = &mut parts[index];
+        let end = logs.get(&reset.partition).map(|facts| facts.end);
+        reset.looking = false;
+        match (result, end) {
+            (Ok(found), Some(end)) => {
+                reset.to = ResetTo::Offset(found.map_or(end, |found| found.offset));
+            }
+            _ => reset.result = Some(Err(ShareError::Unavailable.into())),
+        }
+        self.pending_admins.insert(admin);
+        true
+    }
+
+    /// Nobody holds anything here: it begins at `at` from now on, and knows nothing more.
+    fn reset(&mut self, now: Now, id: u32, at: i64) {
+        let Some(part) = self.parts.get_mut(&id) else { return };
+        part.scan_is_void = part.scanning;
+        if let Some(open) = part.open_mut() {
+            open.start_at(at, now);
+        }
+        self.dirty.insert(id);
+    }
+
+    /// Keeps an answer until what it rests on is appended.
+    fn hold(&mut self, ticket: Ticket, answer: Answer, parts: BTreeSet<u32>, out: &mut Outbox<S>) {
+        let number = self.next_number();
+        let mut waits = BTreeSet::new();
+        for id in parts {
+            let Some(state) = self.parts.get_mut(&id) else { continue };
+            if state.open().is_some_and(super::SharePartition::has_events) {
+                state.waiting.push(number);
+                self.dirty.insert(id);
+                waits.insert(id);
+            } else if let Some(flushing) = &mut state.flushing {
+                flushing.answers.push(number);
+                waits.insert(id);
+            }
+        }
+        let held = Held { ticket, answer, waits };
+        if held.waits.is_empty() {
+            return tell(held, out);
+        }
+        self.held.insert(number, held);
+    }
+
+    /// Events of a share-partition that an answer waited for are appended.
+    pub(super) fn held_written(&mut self, number: u64, id: u32, out: &mut Outbox<S>) {
+        let Some(held) = self.held.get_mut(&number) else { return };
+        held.waits.remove(&id);
+        if held.waits.is_empty()
+            && let Some(held) = self.held.remove(&number)
+        {
+            tell(held, out);
+        }
+    }
+
+    /// A share-partition's memory is gone, and with it what was done to it.
+    pub(super) fn fail_held(&mut self, id: u32, error: ShareError, out: &mut Outbox<S>) {
+        let concerned: Vec<u64> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.waits.contains(&id))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in concerned {
+            let Some(held) = self.held.get_mut(&number) else { continue };
+            match &mut held.answer {
+                Answer::Keys(_) => {
+                    out.reply(held.ticket, Reply::ShareKeys(Err(error.into())));
+                    self.held.remove(&number);
+                }
+                Answer::Altered(_) => {
+                    out.reply(held.ticket, Reply::KeyAltered(Err(error.into())));
+                    self.held.remove(&number);
+                }
+                Answer::Reset(parts) => {
+                    for part in parts.iter_mut().filter(|part| part.1 == Some(id)) {
+                        part.2 = Err(error.into());
+                    }
+                    self.held_written(number, id, out);
+                }
+            }
+        }
+    }
+}
+
+impl Admin {
+    /// The share-partition that a question or an alteration is about.
+    fn subject(&self) -> Option<(Arc<str>, PartitionId)> {
+        match &self.work {
+            Work::Describe { request, .. } => Some((Arc::clone(&request.group), request.partition)),
+            Work::Alter { request, .. } => Some((Arc::clone(&request.group), request.partition)),
+            Work::Reset { .. } => None,
+        }
+    }
+}
+
+fn tell<S>(held: Held, out: &mut Outbox<S>) {
+    let reply = match held.answer {
+        Answer::Keys(keys) => Reply::ShareKeys(Ok(keys)),
+        Answer::Altered(altered) => Reply::KeyAltered(Ok(altered)),
+        Answer::Reset(parts) => Reply::ShareOffsetsReset(
+            parts.into_iter().map(|(partition, _, result)| (partition, result)).collect(),
+        ),
+    };
+    out.reply(held.ticket, reply);
+}

@@ -1,0 +1,302 @@
+//! Redrive (K50) and replay (K46): settled records of a key come again, beside the window.
+
+use coordinator::share::admin::{AdminError, KeyAction, Why};
+use coordinator::share::{Poison, ShareConfig, ShareError};
+use records::ids::Offset;
+
+use crate::common::{
+    ACCEPT, REJECT, RELEASE, RENEW, World, each, key, key_config, none_config, offsets, partition, range,
+};
+use crate::hand::{DLQ, at, of};
+
+fn redriving(poison: Poison) -> World {
+    let mut world = World::new(ShareConfig {
+        poison,
+        dead_letter_topic: Some(DLQ.into()),
+        dead_letter_copy: true,
+        ..key_config()
+    });
+    world.dead_letter_topic(1, true);
+    world
+}
+
+/// K49's 0 and 1 of a are dead-lettered, 2:b is held, 3:a and 4:a lie behind; the key is resumed.
+fn dead_lettered() -> World {
+    let mut world = redriving(Poison::Follow);
+    world.log("a a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0, 1]);
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+    world.log("b a a");
+    assert_eq!(world.start(), 2);
+    world
+}
+
+#[test]
+fn k50_dead_lettered_records_come_again_in_order_before_later_ones() {
+    for by in [of("a"), at(1)] {
+        let mut world = dead_lettered();
+        let waits = world.park("B", 10);
+        assert_eq!(offsets(&world.woken("B", waits).unwrap()), [2, 3, 4], "without a redrive");
+        assert_eq!(world.ack("B", 3, 4, RELEASE), None);
+        assert_eq!(world.alters(by, KeyAction::Redrive), 2);
+        assert_eq!(world.alter(of("a"), KeyAction::Redrive), Err(AdminError::Replaying));
+        assert_eq!(world.why(at(3)), Why::BehindReplay);
+        assert_eq!(each(&world.fetch("A", 1)), [(0, 1)]);
+        assert_eq!(world.fetch("B", 10), [], "A has a");
+        assert_eq!(each(&world.fetch("A", 10)), [(1, 1)]);
+        assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+        assert_eq!(each(&world.fetch("B", 10)), [(3, 2), (4, 1)], "4 was recalled");
+        assert_eq!(world.alter(of("a"), KeyAction::Redrive), Err(AdminError::NothingToRedrive));
+        assert_eq!(world.letter_offsets(), [0, 1]);
+        let letter = &world.letters()[0];
+        assert_eq!(letter.key.as_deref(), Some(&key("a").unwrap().0.to_be_bytes()[..]), "the source's key");
+    }
+}
+
+#[test]
+fn k50_what_fails_again_is_dead_lettered_again_and_can_be_redriven_again() {
+    let mut world = dead_lettered();
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    assert_eq!(each(&world.fetch("A", 1)), [(0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0, 1, 0]);
+    assert_eq!(each(&world.fetch("A", 1)), [(1, 1)]);
+    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
+    world.restart(0);
+    world.reopen("A");
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 1);
+    assert_eq!(each(&world.fetch("A", 1)), [(0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(offsets(&world.fetch("A", 10)), [2, 3, 4]);
+}
+
+#[test]
+fn k50_what_has_left_the_log_cannot_come_again() {
+    let mut world = dead_lettered();
+    world.log_start(1);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 1, "1 is still there");
+    assert_eq!(each(&world.fetch("A", 1)), [(1, 1)]);
+    let mut world = dead_lettered();
+    world.log_start(2);
+    assert_eq!(world.alter(of("a"), KeyAction::Redrive), Err(AdminError::SourceGone));
+    // Gone while it is redriven: the key goes on.
+    let mut world = dead_lettered();
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    assert_eq!(each(&world.fetch("A", 1)), [(0, 1)]);
+    let waits = world.park("B", 10);
+    assert_eq!(offsets(&world.woken("B", waits).unwrap()), [2]);
+    let waits = world.park("C", 10);
+    assert_eq!(world.woken("C", waits), None);
+    world.log_start(2);
+    assert_eq!(offsets(&world.woken("C", waits).unwrap()), [3, 4]);
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None, "below the start");
+}
+
+#[test]
+fn k62_a_redrive_and_a_power_cut_at_each_point() {
+    for steps in 0..8 {
+        let mut world = dead_lettered();
+        world.pass_ms(1_000);
+        world.slow_disk = true;
+        let _ =
+            world.command(coordinator::share::ShareCommand::AlterKey(coordinator::share::admin::AlterKey {
+                group: crate::common::group(),
+                partition: partition(0),
+                key: of("a"),
+                action: KeyAction::Redrive,
+            }));
+        for _ in 0..steps {
+            world.serve_next();
+        }
+        world.power_cut(0);
+        world.slow_disk = false;
+        world.serve();
+        world.reopen("A");
+        if world.alter(of("a"), KeyAction::Redrive) == Err(AdminError::NothingToRedrive) {
+            panic!("{steps}: the redrive is lost");
+        }
+        let mut got = Vec::new();
+        for _ in 0..5 {
+            let more = offsets(&world.fetch("A", 1));
+            for &offset in &more {
+                assert_eq!(world.ack("A", offset, offset, ACCEPT), None);
+            }
+            got.extend(more.into_iter().filter(|&offset| offset != 2));
+        }
+        assert_eq!(got, [0, 1, 3, 4], "{steps}");
+    }
+}
+
+/// K46's log: offsets 0 to 4,999 with a at each fiftieth, all accepted; 5,000:a is B's, 5,010:a follows.
+fn replaying(snapshot_after: u64) -> World {
+    let mut world = World::new(ShareConfig { key_inflight_max: 10, ..key_config() });
+    world.limits.snapshot_after_bytes = snapshot_after;
+    world.restart(0);
+    for _ in 0..50 {
+        let keys: Vec<_> = (0..100)
+            .map(|index| if index % 50 == 0 { key("a") } else { key(&format!("k{index}")) })
+            .collect();
+        world.batch(0, &keys, &[100; 100]);
+    }
+    world.grew(0);
+    while world.machine.view("g", partition(0)).is_none_or(|view| view.start.get() < 5_000) {
+        for (first, last, _) in world.fetch("A", 1_000) {
+            assert_eq!(world.ack("A", first, last, ACCEPT), None);
+        }
+    }
+    world.log("a b b b b b b b b b a");
+    assert_eq!(world.fetch("B", 1), [(5_000, 5_000, 1)]);
+    world
+}
+
+#[test]
+fn k46_replay_of_one_key() {
+    for snapshot_after in [1, 1 << 20] {
+        let mut world = replaying(snapshot_after);
+        let replay = KeyAction::Replay(Offset(0), Offset(4_999));
+        assert_eq!(world.alters(of("a"), replay), 1);
+        assert_eq!(world.alter(of("a"), replay), Err(AdminError::Replaying));
+        assert_eq!(offsets(&world.fetch("A", 10)), (5_001..5_010).collect::<Vec<_>>(), "b alone");
+        assert_eq!(world.ack("A", 5_001, 5_009, ACCEPT), None);
+        let waits = world.park("A", 10);
+        assert_eq!(world.woken("A", waits), None, "nothing of a until 5,000 is settled");
+        assert_eq!(world.ack("B", 5_000, 5_000, ACCEPT), None);
+        let got = world.woken("A", waits).unwrap();
+        let expected = |from: i64, to: i64, count| (from..to).map(|n| (n * 50, count)).collect::<Vec<_>>();
+        assert_eq!(each(&got), expected(0, 10, 1));
+        assert_eq!(world.start(), 5_010, "the start offset goes on, and never back");
+        assert_eq!(world.why(at(0)), Why::Held { member: "A".into(), until_ms: world.now.wall_ms + 30_000 });
+        assert_eq!(world.fetch("B", 10), [], "one member has a");
+        // Nine are accepted, the third of them is released: those behind it are recalled (K03).
+        assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+        assert_eq!(world.ack("A", 0, 0, ACCEPT), None, "it is done, and below the start");
+        assert_eq!(world.ack("A", 50, 50, ACCEPT), None);
+        assert_eq!(world.ack("A", 150, 150, RENEW), None);
+        assert_eq!(world.ack("A", 100, 100, RELEASE), None);
+        assert_eq!(world.ack("B", 100, 100, ACCEPT), Some(ShareError::InvalidRecordState));
+        assert_eq!(world.fetch("B", 10), []);
+        for n in 3..10 {
+            assert_eq!(world.ack("A", n * 50, n * 50, ACCEPT), None, "ok, and nothing changes");
+        }
+        let got = each(&world.fetch("B", 10));
+        assert_eq!(got[0], (100, 2));
+        assert_eq!(got[1..], expected(3, 12, 1));
+        assert_eq!(world.ack_ranges("B", vec![range(100, 100, ACCEPT), range(150, 150, ACCEPT)]), None);
+        // kill -9 in the middle: it goes on at its cursor, with its counts, when B's grace is over.
+        world.restart(0);
+        world.reopen("A");
+        world.reopen("B");
+        assert_eq!(world.fetch("A", 10), []);
+        assert_eq!(world.start(), 5_010);
+        world.pass_ms(7_500);
+        let mut next = 4;
+        while next < 100 {
+            let got = each(&world.fetch("A", 10));
+            assert_eq!(got, expected(next, (next + 10).min(100), 1), "{next}");
+            for &(offset, _) in &got {
+                assert_eq!(world.fetch("B", 10), [], "and 5,010 waits for the last of them");
+                assert_eq!(world.ack("A", offset, offset, ACCEPT), None);
+            }
+            next += 10;
+        }
+        assert_eq!(world.fetch("B", 10), [(5_010, 5_010, 1)]);
+        assert_eq!(world.ack("B", 5_010, 5_010, ACCEPT), None);
+        assert_eq!((world.start(), world.view().heap_bytes), (5_011, 0));
+    }
+}
+
+#[test]
+fn k40_the_end_of_a_replay_wakes_who_waits() {
+    let mut world = dead_lettered();
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    assert_eq!(offsets(&world.fetch("A", 10)), [0, 1, 2]);
+    let waits = world.park("B", 10);
+    assert_eq!(world.woken("B", waits), None);
+    assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+    assert_eq!(offsets(&world.woken("B", waits).unwrap()), [3, 4]);
+}
+
+#[test]
+fn a_replay_waits_while_its_key_is_parked_and_is_dropped_with_its_range() {
+    let mut world = dead_lettered();
+    assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    assert_eq!(offsets(&world.fetch("A", 10)), [2]);
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+    assert_eq!(offsets(&world.fetch("A", 1)), [0]);
+    assert_eq!(world.alter(of("a"), KeyAction::Drop(Some(Offset(0)))), Err(AdminError::NothingThere));
+    assert_eq!(world.ack("A", 0, 0, RELEASE), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Skip), 1);
+    assert_eq!(offsets(&world.fetch("A", 1)), [1]);
+    assert_eq!(world.ack("A", 1, 1, RELEASE), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset(4)))), 1, "of the replay, not of the rest");
+    assert_eq!(offsets(&world.fetch("A", 10)), [3, 4]);
+}
+
+#[test]
+fn ranges_that_cannot_be_replayed() {
+    let mut world = World::keyed();
+    world.log("a a");
+    assert_eq!(world.fetch("A", 10), [(0, 1, 1)]);
+    assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+    for (from, to) in [(1, 0), (0, 2)] {
+        let refused = world.alter(of("a"), KeyAction::Replay(Offset(from), Offset(to)));
+        assert_eq!(refused, Err(AdminError::InvalidRange));
+    }
+    // Nothing of the key lies there: it is over at once.
+    assert_eq!(world.alters(of("c"), KeyAction::Replay(Offset(0), Offset(1))), 1);
+    assert_eq!(world.alters(of("c"), KeyAction::Replay(Offset(0), Offset(1))), 1);
+    let mut world = World::new(none_config());
+    world.log("a");
+    assert_eq!(world.fetch("A", 10), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+    let refused = world.alter(of("a"), KeyAction::Replay(Offset(0), Offset(0)));
+    assert_eq!(refused, Err(AdminError::NoOrder));
+}
+
+#[test]
+fn a_change_of_order_ends_a_replay() {
+    let mut world = dead_lettered();
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    assert_eq!(offsets(&world.fetch("A", 1)), [0]);
+    world.config.order = coordinator::share::ShareOrder::None;
+    world.configure();
+    assert_eq!(offsets(&world.fetch("B", 10)), [2, 3, 4]);
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None, "below the start offset");
+    assert_eq!(world.ack("B", 2, 4, ACCEPT), None);
+    assert_eq!(world.start(), 5);
+}
+
+/// What followed to the dead-letter topic was never granted before its redrive.
+#[test]
+fn k50_what_nobody_was_ever_given_can_be_acknowledged() {
+    let mut world = redriving(Poison::Follow);
+    world.log("a a a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0, 1, 2]);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 3);
+    assert_eq!(each(&world.fetch("A", 10)), [(0, 1), (1, 1), (2, 1)]);
+    assert_eq!(world.ack("A", 0, 2, ACCEPT), None);
+    assert_eq!(world.start(), 3);
+}
+
+/// What is not done yet comes for the first time, in its turn, and only once.
+#[test]
+fn k46_a_replay_ends_at_the_first_record_that_is_not_done() {
+    let mut world = World::keyed();
+    world.log("a a a a");
+    assert_eq!(world.fetch("A", 3), [(0, 2, 1)]);
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(3))), 1);
+    assert_eq!(world.fetch("B", 10), [], "1 is A's");
+    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
+    assert_eq!(each(&world.fetch("B", 10)), [(0, 1)]);
+    assert_eq!(world.ack("B", 0, 0, ACCEPT), None);
+    assert_eq!(each(&world.fetch("B", 10)), [(3, 1)]);
+    let refused = world.alter(of("a"), KeyAction::Replay(Offset(3), Offset(3)));
+    assert_eq!(refused, Err(AdminError::InvalidRange));
+}
