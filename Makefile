@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-kafka-produce bench-kafka-consume clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-kafka-produce bench-kafka-consume clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -37,6 +37,9 @@ test-mixed: ## the mixed-client key-order test, with and without a crash of the 
 test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
 	SLUICE_SIM_SEEDS=$(or $(SEEDS),1000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test -p sluice-integration-tests \
 	  --test sim_smoke --test sim_determinism --test sim_checks_itself -- --nocapture
+
+test-share-full: ## the cases of share groups that need a million records and more, whole
+	SLUICE_SHARE_FULL=1 $(CARGO) test --profile sim -p sluice-coordinator --test share -- --nocapture k34_ k37_ k63_ k69_
 
 test-sim-storage: ## the simulation of storage alone over SEEDS seeds from FROM on, or one SEED with its whole trace
 	SLUICE_STORAGE_SEEDS=$(or $(SEEDS),100000) SLUICE_STORAGE_FROM=$(FROM) SLUICE_STORAGE_SEED=$(SEED) \
