@@ -156,7 +156,7 @@ pub const BROKER: &[Definition] = &[
     on("group.share.min.assignment.interval.ms", I32_FROM_0, Some("0"), "Least share.assignment.interval.ms of a group."),
     on("group.share.max.assignment.interval.ms", I32_FROM_0, Some("15000"), "Largest share.assignment.interval.ms of a group."),
     // Dead letters.
-    on("errors.deadletterqueue.auto.create.topics.enable", Kind::Off("dead-letter topics are not created by the broker; create them with errors.deadletterqueue.group.enable=true"), Some("false"), "Dead-letter topics are not created by the broker."),
+    on("errors.deadletterqueue.auto.create.topics.enable", Kind::Boolean, Some("false"), "Whether a dead-letter topic that a share group names and that is missing is created, with num.partitions partitions and errors.deadletterqueue.group.enable=true, when there is something to write to it."),
     on("errors.deadletterqueue.topic.name.prefix", Kind::Text, Some("dlq."), "What the name of a dead-letter topic must begin with; empty: anything."),
     // Key order.
     on("group.sluice.share.order", Kind::Choice(&["none", "key"]), Some("none"), "Order of share groups that do not say which: none, or every key in order."),

@@ -49,6 +49,9 @@ pub(crate) struct KeyStop {
     pub(crate) reason: StopReason,
 }
 
+/// Stopped records as a snapshot tells them: offset, why, and what a member said (empty: nothing).
+pub(crate) type StoredRecords = Vec<(i64, Stop, Arc<str>)>;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Stops {
@@ -191,10 +194,7 @@ impl Stops {
 
     /// Reads its part of a snapshot, as far as it speaks of offsets below `end`. The records are given back: they are
     /// stopped one by one.
-    pub(crate) fn read(
-        reader: &mut Reader<'_>,
-        end: i64,
-    ) -> Result<(Self, Vec<(i64, Stop, Arc<str>)>), DecodeError> {
+    pub(crate) fn read(reader: &mut Reader<'_>, end: i64) -> Result<(Self, StoredRecords), DecodeError> {
         let mut stops = Self::default();
         let count = reader.small()?;
         let mut records = Vec::with_capacity(reader.capacity(count));

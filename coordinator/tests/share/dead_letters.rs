@@ -184,6 +184,30 @@ fn k30_where_the_topic_is_missing_its_key_waits_and_goes_on_by_itself() {
     }
 }
 
+/// KIP-1191's auto-creation, which is off unless the broker says otherwise.
+#[test]
+fn s28_a_missing_topic_is_asked_for_until_it_comes() {
+    let mut world = World::new(config(true, Poison::DeadLetter));
+    world.topics.dead_letter_create = true;
+    world.tell_topics();
+    world.log("a a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    let asked = |world: &World| {
+        let made = |effect: &&Effect| matches!(effect, Effect::CreateDeadLetterTopic(name) if &**name == DLQ);
+        world.effects.iter().filter(made).count()
+    };
+    assert_eq!(asked(&world), 1);
+    world.log("b");
+    assert_eq!(asked(&world), 1, "not at every chance");
+    world.pass_ms(3_000);
+    assert_eq!(asked(&world), 4);
+    world.dead_letter_topic(1, true);
+    assert_eq!(world.letter_offsets(), [0]);
+    world.pass_ms(3_000);
+    assert_eq!(asked(&world), 4);
+}
+
 #[test]
 fn k30_a_copy_that_fails_is_tried_again() {
     let mut world = world(true, Poison::DeadLetter);
