@@ -3,6 +3,7 @@
 //! A handler takes the request and gives the answer; where Kafka closes the connection, it says so instead. Produce
 //! alone has two parts: what must happen in order, and the wait.
 
+pub mod alter_share_group_offsets;
 pub mod api_versions;
 mod assignments;
 pub mod authorized;
@@ -11,6 +12,7 @@ pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_groups;
 pub mod delete_records;
+pub mod delete_share_group_offsets;
 pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
@@ -25,6 +27,9 @@ pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod key_share_acknowledge;
+pub mod key_share_alter;
+pub mod key_share_commit;
+pub mod key_share_describe;
 pub mod key_share_fetch;
 pub mod leave_group;
 pub mod list_config_resources;
@@ -84,6 +89,12 @@ pub async fn handle(cx: &RequestContext, request: Request) -> Result<Served, Clo
         Request::DescribeShareGroupOffsets(request) => {
             Response::DescribeShareGroupOffsets(describe_share_group_offsets::handle(cx, request).await?)
         }
+        Request::AlterShareGroupOffsets(request) => {
+            Response::AlterShareGroupOffsets(alter_share_group_offsets::handle(cx, request).await?)
+        }
+        Request::DeleteShareGroupOffsets(request) => {
+            Response::DeleteShareGroupOffsets(delete_share_group_offsets::handle(cx, request).await?)
+        }
         Request::ShareFetch(request) => Response::ShareFetch(share_fetch::handle(cx, request).await?),
         Request::ShareAcknowledge(request) => {
             Response::ShareAcknowledge(share_acknowledge::handle(cx, request).await?)
@@ -93,6 +104,15 @@ pub async fn handle(cx: &RequestContext, request: Request) -> Result<Served, Clo
         }
         Request::KeyShareAcknowledge(request) => {
             Response::KeyShareAcknowledge(key_share_acknowledge::handle(cx, request).await?)
+        }
+        Request::KeyShareCommit(request) => {
+            Response::KeyShareCommit(key_share_commit::handle(cx, request).await?)
+        }
+        Request::KeyShareDescribe(request) => {
+            Response::KeyShareDescribe(key_share_describe::handle(cx, request).await?)
+        }
+        Request::KeyShareAlter(request) => {
+            Response::KeyShareAlter(key_share_alter::handle(cx, request).await?)
         }
         Request::ListOffsets(request) => Response::ListOffsets(list_offsets::handle(cx, request).await?),
         Request::OffsetForLeaderEpoch(request) => {

@@ -1,15 +1,27 @@
-//! The command line: `sluice serve`, `sluice log`, `sluice import`, `sluice demo`.
+//! The command line: `sluice serve`, `sluice groups`, `sluice keys`, `sluice log`, `sluice import`, `sluice demo`.
 
+#[cfg(feature = "admin")]
+mod groups;
 mod import;
+#[cfg(feature = "admin")]
+mod keys;
 mod log;
 mod logging;
+#[cfg(feature = "admin")]
+mod remote;
 mod serve;
+#[cfg(feature = "admin")]
+mod times;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "admin")]
+pub use groups::Groups;
 pub use import::Import;
+#[cfg(feature = "admin")]
+pub use keys::Keys;
 pub use log::Log;
 pub use serve::Serve;
 
@@ -47,6 +59,10 @@ enum Command {
     /// Run a broker until SIGTERM or SIGINT.
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
+    #[cfg(feature = "admin")]
+    Groups(Groups),
+    #[cfg(feature = "admin")]
+    Keys(Keys),
     Log(Log),
     Import(Import),
     /// Show the main job on real data: one partition, many workers, every key in order.
@@ -61,6 +77,10 @@ pub fn main() -> ExitCode {
     logging::start();
     match arguments.command {
         Command::Serve(serve) => serve.run().into(),
+        #[cfg(feature = "admin")]
+        Command::Groups(groups) => groups.run().into(),
+        #[cfg(feature = "admin")]
+        Command::Keys(keys) => keys.run().into(),
         Command::Log(log) => log.run().into(),
         Command::Import(import) => import.run().into(),
         #[cfg(feature = "demo")]

@@ -53,7 +53,7 @@ impl RequestContext {
     /// # Errors
     /// Where the broker stops.
     pub async fn call(&self, command: Command) -> Result<Reply, CloseConnection> {
-        let watched = matches!(command, Command::ShareFetch(_));
+        let watched = matches!(command, Command::ShareFetch(_) | Command::StandaloneFetch(_));
         let pending = self.broker.shard.submit(command).await?;
         if watched {
             self.parking.watch(AnswerWatch::new(self.broker.shard.clone(), pending.ticket()));

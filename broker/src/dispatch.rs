@@ -123,7 +123,7 @@ pub fn encode(response: Response, version: i16, correlation_id: i32) -> Result<A
 #[must_use]
 pub fn acknowledges(request: &Request) -> bool {
     match request {
-        Request::ShareAcknowledge(_) | Request::KeyShareAcknowledge(_) => true,
+        Request::ShareAcknowledge(_) | Request::KeyShareAcknowledge(_) | Request::KeyShareCommit(_) => true,
         Request::ShareFetch(fetch) => fetch
             .topics
             .iter()

@@ -5,6 +5,7 @@ use coordinator::group::GroupError;
 use coordinator::io::{AppendError, DeleteError, IoError};
 use coordinator::reply::{FetchError, ProduceError};
 use coordinator::share::ShareError;
+use coordinator::share::admin::AdminError;
 use protocol::ErrorCode;
 use records::batch::validate::ValidationError;
 
@@ -119,8 +120,23 @@ pub const fn share(error: &ShareError) -> ErrorCode {
         ShareError::SessionNotFound => ErrorCode::ShareSessionNotFound,
         ShareError::InvalidSessionEpoch => ErrorCode::InvalidShareSessionEpoch,
         ShareError::SessionLimit => ErrorCode::ShareSessionLimitReached,
+        ShareError::Fenced => ErrorCode::FencedMemberEpoch,
         ShareError::NonEmptyGroup => ErrorCode::NonEmptyGroup,
         ShareError::Unavailable => ErrorCode::KafkaStorageError,
+    }
+}
+
+/// Of what operators ask of share-partitions and do to them.
+#[must_use]
+pub const fn share_admin(error: &AdminError) -> ErrorCode {
+    match error {
+        AdminError::Share(error) => share(error),
+        AdminError::UnknownRecord | AdminError::SourceGone => ErrorCode::OffsetOutOfRange,
+        AdminError::NoOrder | AdminError::InvalidRange => ErrorCode::InvalidRequest,
+        AdminError::NothingThere | AdminError::NothingToRedrive => ErrorCode::ResourceNotFound,
+        AdminError::TooMany => ErrorCode::PolicyViolation,
+        AdminError::Replaying => ErrorCode::DuplicateResource,
+        AdminError::InUse => ErrorCode::NonEmptyGroup,
     }
 }
 

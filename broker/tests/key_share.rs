@@ -171,7 +171,6 @@ async fn what_is_not_served_is_refused_with_a_reason() {
         partitions: vec![KeyShareFetchPartition { acknowledgements, ..Default::default() }],
     };
     for (request, word) in [
-        (KeyShareFetchRequest { member_id: None, ..plain.clone() }, "standalone"),
         (KeyShareFetchRequest { member_id: Some("".into()), ..plain.clone() }, "member"),
         (KeyShareFetchRequest { flags: 2, ..plain.clone() }, "flags"),
         (KeyShareFetchRequest { topics: vec![topic(vec![ack(0, 0, 1, ACCEPT)])], ..plain.clone() }, "begins"),
@@ -185,7 +184,7 @@ async fn what_is_not_served_is_refused_with_a_reason() {
     let acknowledge =
         KeyShareAcknowledgeRequest { group_id: "g".into(), session_epoch: 1, ..Default::default() };
     let answer: KeyShareAcknowledgeResponse = a.call(acknowledge.clone()).await;
-    assert_eq!(answer.error_code, ErrorCode::InvalidRequest);
+    assert_eq!(answer.error_code, ErrorCode::ShareSessionNotFound, "no standalone reader is here");
     let named = KeyShareAcknowledgeRequest { member_id: Some("a".into()), ..acknowledge };
     for (session_epoch, error) in
         [(0, ErrorCode::InvalidShareSessionEpoch), (1, ErrorCode::ShareSessionNotFound)]

@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::alter_share_group_offsets_request::{
+    AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
+};
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use kafka_protocol::messages::delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
@@ -30,15 +34,16 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
 };
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    ApiKey as OtherKey, ApiVersionsRequest, BrokerId, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest, DescribeShareGroupOffsetsRequest,
-    DescribeTopicPartitionsRequest, FetchRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-    IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
-    ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ProducerId,
-    RequestKind, ResponseKind, ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupDescribeRequest,
-    ShareGroupHeartbeatRequest, SyncGroupRequest, TopicName,
+    AlterShareGroupOffsetsRequest, ApiKey as OtherKey, ApiVersionsRequest, BrokerId, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteShareGroupOffsetsRequest,
+    DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest,
+    DescribeLogDirsRequest, DescribeShareGroupOffsetsRequest, DescribeTopicPartitionsRequest, FetchRequest,
+    FindCoordinatorRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    JoinGroupRequest, LeaveGroupRequest, ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest,
+    MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, ProducerId, RequestKind, ResponseKind,
+    ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest,
+    SyncGroupRequest, TopicName,
 };
 use protocol::ApiKey;
 use protocol::api::{APIS, Api};
@@ -306,8 +311,31 @@ fn requests(key: ApiKey, version: i16, id: uuid::Uuid) -> Vec<RequestKind> {
             let request = DescribeShareGroupOffsetsRequest::default().with_groups(groups);
             vec![RequestKind::DescribeShareGroupOffsets(request)]
         }
-        // Of our own; `key_share.rs` has them.
-        ApiKey::KeyShareFetch | ApiKey::KeyShareAcknowledge => Vec::new(),
+        ApiKey::AlterShareGroupOffsets => {
+            let part = |index| {
+                AlterShareGroupOffsetsRequestPartition::default()
+                    .with_partition_index(index)
+                    .with_start_offset(1)
+            };
+            let topic = AlterShareGroupOffsetsRequestTopic::default()
+                .with_topic_name(named("t"))
+                .with_partitions(vec![part(0), part(9)]);
+            let request = AlterShareGroupOffsetsRequest::default().with_group_id(group("shared"));
+            let named = request.clone().with_topics(vec![topic]);
+            [named, request].map(RequestKind::AlterShareGroupOffsets).into()
+        }
+        ApiKey::DeleteShareGroupOffsets => {
+            let topic = DeleteShareGroupOffsetsRequestTopic::default().with_topic_name(named("t"));
+            let request = DeleteShareGroupOffsetsRequest::default().with_group_id(group("shared"));
+            let named = request.clone().with_topics(vec![topic]);
+            [named, request].map(RequestKind::DeleteShareGroupOffsets).into()
+        }
+        // Of our own; `key_share.rs`, `key_share_admin.rs` and `standalone.rs` have them.
+        ApiKey::KeyShareFetch
+        | ApiKey::KeyShareAcknowledge
+        | ApiKey::KeyShareCommit
+        | ApiKey::KeyShareDescribe
+        | ApiKey::KeyShareAlter => Vec::new(),
     }
 }
 
@@ -322,7 +350,14 @@ fn layout(key: ApiKey, version: i16) -> Option<i16> {
         | (ApiKey::DescribeLogDirs, 5)
         | (ApiKey::ShareFetch | ApiKey::ShareAcknowledge, 2)
         | (ApiKey::DescribeShareGroupOffsets, 1)
-        | (ApiKey::KeyShareFetch | ApiKey::KeyShareAcknowledge, _) => None,
+        | (
+            ApiKey::KeyShareFetch
+            | ApiKey::KeyShareAcknowledge
+            | ApiKey::KeyShareCommit
+            | ApiKey::KeyShareDescribe
+            | ApiKey::KeyShareAlter,
+            _,
+        ) => None,
         _ => Some(version),
     }
 }

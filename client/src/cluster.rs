@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, DescribeConfigsRequest, FindCoordinatorRequest, MetadataRequest,
+    ApiVersionsRequest, DescribeConfigsRequest, FindCoordinatorRequest, MetadataRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use protocol::{ApiKey, ErrorCode};
@@ -94,6 +94,29 @@ pub(crate) async fn topics(connection: &mut Connection, ids: &[TopicId]) -> Resu
         topics.by_id.insert(TopicId(*topic.topic_id.as_bytes()), (Arc::from(name.as_str()), leaders));
     }
     Ok(topics)
+}
+
+/// A topic's id, and the address of the broker that leads its first partition.
+pub(crate) async fn topic_by_name(
+    connection: &mut Connection,
+    name: &str,
+) -> Result<(TopicId, Option<String>), Lost> {
+    let asked =
+        MetadataRequestTopic::default().with_name(Some(TopicName(StrBytes::from_string(name.to_owned()))));
+    let request =
+        MetadataRequest::default().with_topics(Some(vec![asked])).with_allow_auto_topic_creation(false);
+    let answer = connection.call(METADATA, &request).await?;
+    let Some(topic) = answer.topics.first() else {
+        return Err(Lost::Malformed("no topic in the answer".to_owned()));
+    };
+    if topic.error_code != 0 {
+        let code = ErrorCode::from_code(topic.error_code).unwrap_or(ErrorCode::UnknownServerError);
+        return Err(Error::Refused { what: "Metadata", code, message: format!("topic {name}") }.into());
+    }
+    let leader = topic.partitions.first().map(|partition| partition.leader_id);
+    let broker = answer.brokers.iter().find(|broker| Some(broker.node_id) == leader);
+    let address = broker.map(|broker| format!("{}:{}", broker.host.as_str(), broker.port));
+    Ok((TopicId(*topic.topic_id.as_bytes()), address))
 }
 
 /// Address of the group's coordinator.

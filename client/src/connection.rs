@@ -8,6 +8,8 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{ApiKey, RequestHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use protocol::frame::{Deframer, PREFIX_BYTES};
+use protocol::request::KeyShareRequest;
+use protocol::response::KeyShareResponse;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -131,6 +133,26 @@ impl Connection {
         kafka_protocol::messages::ResponseHeader::decode(&mut answer, key.response_header_version(version))
             .map_err(malformed)?;
         R::Response::decode(&mut answer, version).map_err(malformed)
+    }
+
+    /// One request of the key-share API and its answer; nothing else may be under way.
+    pub(crate) async fn call_key_share<Q: KeyShareRequest, A: KeyShareResponse>(
+        &mut self,
+        request: Q,
+    ) -> Result<A, Lost> {
+        let client_id = Some(protocol::StrBytes::from(self.client_id.clone()));
+        let correlation = self.next_correlation();
+        let frame =
+            request.into_frame(correlation, client_id).map_err(|error| Lost::Malformed(error.to_string()))?;
+        let exchange = async {
+            self.send(&frame).await?;
+            self.receive().await
+        };
+        let answer = timeout(CALL_TIMEOUT, exchange)
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))??;
+        let (_, answer) = A::from_frame(answer).map_err(|error| Lost::Malformed(error.to_string()))?;
+        Ok(answer)
     }
 
     fn check_order(&mut self, frame: &[u8]) -> Result<(), Lost> {

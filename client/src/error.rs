@@ -31,6 +31,15 @@ pub enum Error {
         /// The group.
         group: String,
     },
+    /// The connection to the broker broke, or its answer made no sense, while it was asked or told something
+    /// ([`Admin`](crate::Admin)).
+    #[error("the broker at {address} gave no answer: {reason}")]
+    Broken {
+        /// Who was asked.
+        address: String,
+        /// What happened.
+        reason: String,
+    },
     /// The broker refused in a way that repeating does not mend.
     #[error("{what} was refused with {code:?}: {message}")]
     Refused {

@@ -26,6 +26,7 @@
 //! The wire side is the key-share API of Sluice (`protocol/schemas`); group membership is the share group's own
 //! (KIP-932), so that these members and stock share consumers work in one group.
 
+pub mod admin;
 mod clock;
 mod cluster;
 mod connection;
@@ -33,12 +34,15 @@ mod consumer;
 mod driver;
 mod error;
 mod membership;
+mod reader;
 mod record;
 mod session;
 mod stats;
 mod work;
 
+pub use admin::Admin;
 pub use consumer::{Builder, KeyShareConsumer};
 pub use error::Error;
+pub use reader::{RangeReader, RangeReaderSettings};
 pub use record::{Outcome, Record};
 pub use stats::Stats;

@@ -4,6 +4,7 @@
 //! broker answer the fetch at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use protocol::request::KeyShareRequest;
 use protocol::response::KeyShareResponse;
 use protocol::{ErrorCode, StrBytes};
 use records::batch::Batches;
-use records::ids::{Offset, PartitionId, TopicId};
+use records::ids::{KeyHash, Offset, PartitionId, TopicId};
 use records::key_hash::key_hash;
 
 use crate::connection::Connection;
@@ -283,52 +284,70 @@ impl Session {
     ) -> Result<(), Lost> {
         let Some(topic) = self.names.get(&partition) else { return Ok(()) };
         let lease = lease(part.lease_ms);
-        let mut acquired = part.acquired_ranges.iter().peekable();
-        let bytes = part.records.into_bytes();
-        for batch in Batches::new(&bytes) {
-            let malformed = |error: records::RecordError| Lost::Malformed(error.to_string());
-            let batch = batch.map_err(malformed)?;
-            if !batch.crc_is_valid() {
-                return Err(Lost::Malformed(format!(
-                    "batch at offset {} has a wrong CRC",
-                    batch.base_offset()
-                )));
-            }
-            for record in &batch.records(INFLATED_BYTES_MAX).map_err(malformed)? {
-                let record = record.map_err(malformed)?;
-                while acquired.next_if(|range| range.last_offset < record.offset).is_some() {}
-                let Some(range) = acquired.peek().filter(|range| range.first_offset <= record.offset) else {
-                    continue;
-                };
-                let lane = record
-                    .key
-                    .map_or(Lane::Alone(partition, record.offset), |key| Lane::Key(partition, key_hash(key)));
-                delivered.push(Delivered {
-                    partition,
-                    lane,
-                    number: range.delivery_number,
-                    lease,
-                    record: Record {
-                        topic: std::sync::Arc::clone(topic),
-                        partition: partition.index,
-                        offset: record.offset,
-                        timestamp: record.timestamp,
-                        key: record.key.map(Bytes::copy_from_slice),
-                        value: record.value.map(Bytes::copy_from_slice),
-                        headers: record
-                            .headers
-                            .iter()
-                            .map(|header| {
-                                (Bytes::copy_from_slice(header.key), header.value.map(Bytes::copy_from_slice))
-                            })
-                            .collect(),
-                        delivery_count: range.delivery_count,
-                    },
-                });
-            }
-        }
+        let records = acquired_records(topic, part)?;
+        delivered.extend(records.into_iter().map(|Acquired { record, number, key }| Delivered {
+            partition,
+            lane: key.map_or(Lane::Alone(partition, record.offset), |key| Lane::Key(partition, key)),
+            number,
+            lease,
+            record,
+        }));
         Ok(())
     }
+}
+
+/// An acquired record, taken out of its batch.
+pub(crate) struct Acquired {
+    pub(crate) record: Record,
+    /// The number under which it was delivered.
+    pub(crate) number: i64,
+    /// Its key's hash.
+    pub(crate) key: Option<KeyHash>,
+}
+
+/// The acquired records of a partition's answer, ascending.
+pub(crate) fn acquired_records(
+    topic: &Arc<str>,
+    part: KeyShareFetchPartitionResponse,
+) -> Result<Vec<Acquired>, Lost> {
+    let malformed = |error: records::RecordError| Lost::Malformed(error.to_string());
+    let mut acquired = part.acquired_ranges.iter().peekable();
+    let mut taken = Vec::new();
+    let bytes = part.records.into_bytes();
+    for batch in Batches::new(&bytes) {
+        let batch = batch.map_err(malformed)?;
+        if !batch.crc_is_valid() {
+            return Err(Lost::Malformed(format!("batch at offset {} has a wrong CRC", batch.base_offset())));
+        }
+        for record in &batch.records(INFLATED_BYTES_MAX).map_err(malformed)? {
+            let record = record.map_err(malformed)?;
+            while acquired.next_if(|range| range.last_offset < record.offset).is_some() {}
+            let Some(range) = acquired.peek().filter(|range| range.first_offset <= record.offset) else {
+                continue;
+            };
+            taken.push(Acquired {
+                number: range.delivery_number,
+                key: record.key.map(key_hash),
+                record: Record {
+                    topic: Arc::clone(topic),
+                    partition: part.index,
+                    offset: record.offset,
+                    timestamp: record.timestamp,
+                    key: record.key.map(Bytes::copy_from_slice),
+                    value: record.value.map(Bytes::copy_from_slice),
+                    headers: record
+                        .headers
+                        .iter()
+                        .map(|header| {
+                            (Bytes::copy_from_slice(header.key), header.value.map(Bytes::copy_from_slice))
+                        })
+                        .collect(),
+                    delivery_count: range.delivery_count,
+                },
+            });
+        }
+    }
+    Ok(taken)
 }
 
 type Results = BTreeMap<(PartitionId, Offset, i64), (ErrorCode, Duration)>;

@@ -36,6 +36,12 @@ pub enum Command {
     ShareFetch(ShareFetch),
     /// ShareAcknowledge (KIP-932) or KeyShareAcknowledge.
     ShareAcknowledge(ShareAcknowledge),
+    /// KeyShareFetch of a reader that is no member.
+    StandaloneFetch(StandaloneFetch),
+    /// KeyShareAcknowledge of a reader that is no member; its member is not looked at.
+    StandaloneAcknowledge(ShareAcknowledge),
+    /// KeyShareCommit; the reply is [`crate::reply::Reply::ShareAcknowledged`], without results.
+    StandaloneCommit(StandaloneCommit),
     /// Start offsets and lag of share-partitions (DescribeShareGroupOffsets).
     DescribeShareOffsets {
         /// The group.
@@ -43,12 +49,21 @@ pub enum Command {
         /// The partitions asked for; `None`: all that have state.
         partitions: Option<Vec<PartitionId>>,
     },
+    /// Where share-partitions of a share group without members begin (AlterShareGroupOffsets); a group that there is not
+    /// is made.
+    AlterShareOffsets(ResetOffsets),
+    /// Delete the share state of partitions of a share group without members (DeleteShareGroupOffsets).
+    DeleteShareOffsets {
+        /// The group.
+        group: Arc<str>,
+        /// The partitions.
+        partitions: Vec<PartitionId>,
+    },
     /// Where a share-partition stands, and why keys of it are not delivered (KeyShareDescribe).
     DescribeShareKeys(DescribeKeys),
     /// Something to do to one key of a share-partition (KeyShareAlter).
     AlterShareKey(AlterKey),
-    /// Where share-partitions begin (AlterShareGroupOffsets, KeyShareAlter); the caller has seen to it that the group
-    /// may be altered.
+    /// Where share-partitions begin, whether the group has members or not (KeyShareAlter).
     ResetShareOffsets(ResetOffsets),
     /// Delete a group: its members' metadata, committed offsets and share state.
     DeleteGroup {
@@ -233,6 +248,35 @@ pub struct ShareFetchPart {
     pub partition: PartitionId,
     /// Acknowledgements that ride on the fetch.
     pub acks: Vec<AckRange>,
+}
+
+/// A range of key hashes, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Lowest hash.
+    pub first: KeyHash,
+    /// Highest hash.
+    pub last: KeyHash,
+}
+
+/// KeyShareFetch of a reader that is no member.
+#[derive(Clone, Debug)]
+pub struct StandaloneFetch {
+    /// The fetch; its member is not looked at: a reader is its connection.
+    pub fetch: ShareFetch,
+    /// Of each partition that the request names, the ranges that it names; none are all.
+    pub ranges: Vec<(PartitionId, Vec<KeyRange>)>,
+}
+
+/// KeyShareCommit.
+#[derive(Clone, Debug)]
+pub struct StandaloneCommit {
+    /// The connection, which is the reader.
+    pub connection: ConnectionId,
+    /// The group id under which it commits.
+    pub group: Arc<str>,
+    /// Ranges of offsets that are done, both ends included, as they came.
+    pub parts: Vec<(PartitionId, Vec<(i64, i64)>)>,
 }
 
 /// ShareAcknowledge or KeyShareAcknowledge.

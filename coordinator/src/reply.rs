@@ -72,15 +72,23 @@ pub enum Reply<S> {
     ShareAcknowledged(Result<ShareAcknowledged, ShareError>),
     /// Of [`crate::command::Command::DescribeShareOffsets`].
     ShareOffsets(Vec<(PartitionId, Result<ShareOffsets, ShareError>)>),
+    /// Of [`crate::command::Command::DeleteShareOffsets`]: for each partition, in order, whether there was any state.
+    ShareOffsetsDeleted(Result<Vec<StateDeleted>, crate::group::GroupError>),
     /// Of [`crate::command::Command::DescribeShareKeys`].
     ShareKeys(Result<Box<ShareKeys>, AdminError>),
     /// Of [`crate::command::Command::AlterShareKey`].
     KeyAltered(Result<KeyAltered, AdminError>),
-    /// Of [`crate::command::Command::ResetShareOffsets`]: one result a part, in order: where it begins now.
+    /// Of [`crate::command::Command::ResetShareOffsets`] and [`crate::command::Command::AlterShareOffsets`]: one result a
+    /// part, in order: where it begins now.
     ShareOffsetsReset(Vec<(PartitionId, Result<Offset, AdminError>)>),
+    /// Of [`crate::command::Command::AlterShareOffsets`]: the group may not be altered.
+    ShareOffsetsRefused(crate::group::GroupError),
     /// Of [`crate::command::Command::DeleteGroup`].
     GroupDeleted(Result<(), crate::group::GroupError>),
 }
+
+/// Of a partition whose share state was to be deleted: whether there was any.
+pub type StateDeleted = (PartitionId, Result<bool, ShareError>);
 
 /// Why a part of a produce request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

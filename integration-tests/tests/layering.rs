@@ -18,7 +18,7 @@ fn crates_use_only_what_lies_below_them() {
 }
 
 #[test]
-fn the_broker_uses_the_client_for_the_demo_alone() {
+fn the_broker_uses_the_client_for_its_commands_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../broker/src");
     let mut sources = Vec::new();
     let mut folders = vec![root.clone()];

@@ -196,6 +196,11 @@ apis! {
     ShareFetch = 78: 1..=2, advertised from 1, flexible from 1;
     ShareAcknowledge = 79: 1..=2, advertised from 1, flexible from 1;
     DescribeShareGroupOffsets = 90: 0..=1, advertised from 0, flexible from 0;
+    AlterShareGroupOffsets = 91: 0..=0, advertised from 0, flexible from 0;
+    DeleteShareGroupOffsets = 92: 0..=0, advertised from 0, flexible from 0;
+    KeyShareCommit = 10008: 0..=0, advertised from 0, flexible from 0;
+    KeyShareDescribe = 10077: 0..=0, advertised from 0, flexible from 0;
     KeyShareFetch = 10078: 0..=0, advertised from 0, flexible from 0;
     KeyShareAcknowledge = 10079: 0..=0, advertised from 0, flexible from 0;
+    KeyShareAlter = 10091: 0..=0, advertised from 0, flexible from 0;
 }

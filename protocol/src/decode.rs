@@ -340,3 +340,11 @@ impl<T: Read> Read for Vec<T> {
         reader.vec(T::WIRE_MIN, T::read)
     }
 }
+
+impl<T: Read> Read for Option<Vec<T>> {
+    const WIRE_MIN: usize = 1;
+
+    fn read(reader: &mut Reader) -> Result<Self, DecodeError> {
+        reader.nullable_vec(T::WIRE_MIN, T::read)
+    }
+}

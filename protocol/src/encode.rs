@@ -292,3 +292,9 @@ impl<F: SegmentLen, T: Write<F>> Write<F> for Vec<T> {
         writer.vec(self, |writer, value| value.write(writer));
     }
 }
+
+impl<F: SegmentLen, T: Write<F>> Write<F> for Option<Vec<T>> {
+    fn write(self, writer: &mut Writer<F>) {
+        writer.nullable_vec(self, |writer, value| value.write(writer));
+    }
+}

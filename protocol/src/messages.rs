@@ -64,6 +64,9 @@ macro_rules! flexible_message {
 mod common;
 pub mod fetch;
 pub mod key_share_acknowledge;
+pub mod key_share_alter;
+pub mod key_share_commit;
+pub mod key_share_describe;
 pub mod key_share_fetch;
 pub mod produce;
 pub mod share_acknowledge;

@@ -9,7 +9,8 @@ use crate::encode::{EncodeError, Write, Writer};
 use crate::header::RequestHeader;
 use crate::limits::decoded_bytes_max;
 use crate::messages::{
-    fetch, key_share_acknowledge, key_share_fetch, produce, share_acknowledge, share_fetch,
+    fetch, key_share_acknowledge, key_share_alter, key_share_commit, key_share_describe, key_share_fetch,
+    produce, share_acknowledge, share_fetch,
 };
 use crate::shape;
 use crate::wire;
@@ -84,6 +85,9 @@ requests! {
         ShareAcknowledge(share_acknowledge::ShareAcknowledgeRequest),
         KeyShareFetch(key_share_fetch::KeyShareFetchRequest),
         KeyShareAcknowledge(key_share_acknowledge::KeyShareAcknowledgeRequest),
+        KeyShareCommit(key_share_commit::KeyShareCommitRequest),
+        KeyShareDescribe(key_share_describe::KeyShareDescribeRequest),
+        KeyShareAlter(key_share_alter::KeyShareAlterRequest),
     }
     generated {
         ListOffsets(wire::ListOffsetsRequest) = LIST_OFFSETS,
@@ -115,6 +119,8 @@ requests! {
         ShareGroupHeartbeat(wire::ShareGroupHeartbeatRequest) = SHARE_GROUP_HEARTBEAT,
         ShareGroupDescribe(wire::ShareGroupDescribeRequest) = SHARE_GROUP_DESCRIBE,
         DescribeShareGroupOffsets(wire::DescribeShareGroupOffsetsRequest) = DESCRIBE_SHARE_GROUP_OFFSETS,
+        AlterShareGroupOffsets(wire::AlterShareGroupOffsetsRequest) = ALTER_SHARE_GROUP_OFFSETS,
+        DeleteShareGroupOffsets(wire::DeleteShareGroupOffsetsRequest) = DELETE_SHARE_GROUP_OFFSETS,
     }
 }
 
@@ -175,4 +181,7 @@ macro_rules! key_share_requests {
 key_share_requests! {
     key_share_fetch::KeyShareFetchRequest: KeyShareFetch;
     key_share_acknowledge::KeyShareAcknowledgeRequest: KeyShareAcknowledge;
+    key_share_commit::KeyShareCommitRequest: KeyShareCommit;
+    key_share_describe::KeyShareDescribeRequest: KeyShareDescribe;
+    key_share_alter::KeyShareAlterRequest: KeyShareAlter;
 }

@@ -7,7 +7,8 @@ use crate::decode::{DecodeError, Read, Reader};
 use crate::encode::{EncodeError, Write, Writer};
 use crate::error_code::ErrorCode;
 use crate::messages::{
-    fetch, key_share_acknowledge, key_share_fetch, produce, share_acknowledge, share_fetch,
+    fetch, key_share_acknowledge, key_share_alter, key_share_commit, key_share_describe, key_share_fetch,
+    produce, share_acknowledge, share_fetch,
 };
 use crate::segments::{SegmentLen, Segments};
 use crate::wire;
@@ -52,6 +53,9 @@ responses! {
         ShareAcknowledge(share_acknowledge::ShareAcknowledgeResponse),
         KeyShareFetch(key_share_fetch::KeyShareFetchResponse<F>),
         KeyShareAcknowledge(key_share_acknowledge::KeyShareAcknowledgeResponse),
+        KeyShareCommit(key_share_commit::KeyShareCommitResponse),
+        KeyShareDescribe(key_share_describe::KeyShareDescribeResponse),
+        KeyShareAlter(key_share_alter::KeyShareAlterResponse),
     }
     generated {
         ListOffsets(wire::ListOffsetsResponse),
@@ -83,6 +87,8 @@ responses! {
         ShareGroupHeartbeat(wire::ShareGroupHeartbeatResponse),
         ShareGroupDescribe(wire::ShareGroupDescribeResponse),
         DescribeShareGroupOffsets(wire::DescribeShareGroupOffsetsResponse),
+        AlterShareGroupOffsets(wire::AlterShareGroupOffsetsResponse),
+        DeleteShareGroupOffsets(wire::DeleteShareGroupOffsetsResponse),
     }
 }
 
@@ -156,4 +162,7 @@ macro_rules! key_share_responses {
 key_share_responses! {
     key_share_fetch::KeyShareFetchResponse: KeyShareFetch;
     key_share_acknowledge::KeyShareAcknowledgeResponse: KeyShareAcknowledge;
+    key_share_commit::KeyShareCommitResponse: KeyShareCommit;
+    key_share_describe::KeyShareDescribeResponse: KeyShareDescribe;
+    key_share_alter::KeyShareAlterResponse: KeyShareAlter;
 }

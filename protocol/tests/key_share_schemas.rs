@@ -9,6 +9,19 @@ use protocol::messages::key_share_acknowledge::{
     KeyShareAcknowledgePartition, KeyShareAcknowledgePartitionResponse, KeyShareAcknowledgeRequest,
     KeyShareAcknowledgeResponse, KeyShareAcknowledgeTopic, KeyShareAcknowledgeTopicResponse,
 };
+use protocol::messages::key_share_alter::{
+    KeyShareAlterPartition, KeyShareAlterRequest, KeyShareAlterResponse, KeyShareAlterTopic,
+    KeyShareAlteredPartition, KeyShareAlteredTopic, KeyShareChange, KeyShareChangeResult,
+};
+use protocol::messages::key_share_commit::{
+    KeyShareCommitPartition, KeyShareCommitRequest, KeyShareCommitResponse, KeyShareCommitTopic,
+    KeyShareCommittedPartition, KeyShareCommittedTopic, OffsetRange,
+};
+use protocol::messages::key_share_describe::{
+    KeyShareAnswer, KeyShareDescribePartition, KeyShareDescribeRequest, KeyShareDescribeResponse,
+    KeyShareDescribeTopic, KeyShareDescribedKey, KeyShareDescribedPartition, KeyShareDescribedTopic,
+    KeyShareQuestion, KeyShareSpan, KeyShareStoppedKey,
+};
 use protocol::messages::key_share_fetch::{
     AcknowledgeResult, Acknowledgement, AcquiredRange, KeyHashRange, KeyShareFetchPartition,
     KeyShareFetchPartitionResponse, KeyShareFetchRequest, KeyShareFetchResponse, KeyShareFetchTopic,
@@ -17,15 +30,21 @@ use protocol::messages::key_share_fetch::{
 use protocol::messages::{LeaderIdAndEpoch, NodeEndpoint};
 use protocol::request::KeyShareRequest;
 use protocol::response::KeyShareResponse;
-use protocol::{ApiKey, ErrorCode, Request, Response};
+use protocol::{ApiKey, DecodeError, ErrorCode, Request, Response};
 use serde_json::Value;
 use support::Random;
 
-const SCHEMAS: [(&str, ApiKey); 4] = [
+const SCHEMAS: [(&str, ApiKey); 10] = [
     (include_str!("../schemas/KeyShareFetchRequest.json"), ApiKey::KeyShareFetch),
     (include_str!("../schemas/KeyShareFetchResponse.json"), ApiKey::KeyShareFetch),
     (include_str!("../schemas/KeyShareAcknowledgeRequest.json"), ApiKey::KeyShareAcknowledge),
     (include_str!("../schemas/KeyShareAcknowledgeResponse.json"), ApiKey::KeyShareAcknowledge),
+    (include_str!("../schemas/KeyShareCommitRequest.json"), ApiKey::KeyShareCommit),
+    (include_str!("../schemas/KeyShareCommitResponse.json"), ApiKey::KeyShareCommit),
+    (include_str!("../schemas/KeyShareDescribeRequest.json"), ApiKey::KeyShareDescribe),
+    (include_str!("../schemas/KeyShareDescribeResponse.json"), ApiKey::KeyShareDescribe),
+    (include_str!("../schemas/KeyShareAlterRequest.json"), ApiKey::KeyShareAlter),
+    (include_str!("../schemas/KeyShareAlterResponse.json"), ApiKey::KeyShareAlter),
 ];
 
 fn schema(index: usize) -> Value {
@@ -111,9 +130,13 @@ impl Writer {
             kind => match kind.strip_prefix("[]") {
                 Some(element) => {
                     let count = match &mut self.source {
-                        Source::Random(random) => random.list(|_| ()).len(),
-                        Source::Defaults => 1,
+                        Source::Random(random) => {
+                            let null = nullable && random.maybe_text().is_none();
+                            (!null).then(|| random.list(|_| ()).len())
+                        }
+                        Source::Defaults => Some(1),
                     };
+                    let Some(count) = count else { return self.varint(0) };
                     self.varint(count as u32 + 1);
                     let names = self.names.len();
                     for number in 0..count {
@@ -174,6 +197,9 @@ fn request_body(request: Request) -> Bytes {
     let frame = match request {
         Request::KeyShareFetch(request) => request.into_frame(7, None),
         Request::KeyShareAcknowledge(request) => request.into_frame(7, None),
+        Request::KeyShareCommit(request) => request.into_frame(7, None),
+        Request::KeyShareDescribe(request) => request.into_frame(7, None),
+        Request::KeyShareAlter(request) => request.into_frame(7, None),
         other => panic!("{other:?}"),
     };
     // Length, key, version, correlation id, null client id, tags.
@@ -186,18 +212,21 @@ fn response_body(response: Response) -> Bytes {
     response.encode(0, 7).expect("short fields").into_bytes().slice(4 + 4 + 1..)
 }
 
-fn read_response(key: ApiKey, body: &[u8]) -> Response {
-    let frame = Bytes::from([&[0, 0, 0, 7, 0][..], body].concat());
-    if key == ApiKey::KeyShareFetch {
-        let (correlation_id, response) = KeyShareFetchResponse::from_frame(frame).expect("a whole answer");
+fn read_response(key: ApiKey, body: &[u8]) -> Result<Response, DecodeError> {
+    fn read<T: KeyShareResponse>(frame: Bytes) -> Result<T, DecodeError> {
+        let (correlation_id, response) = T::from_frame(frame)?;
         assert_eq!(correlation_id, 7);
-        Response::KeyShareFetch(response)
-    } else {
-        let (correlation_id, response) =
-            KeyShareAcknowledgeResponse::from_frame(frame).expect("a whole answer");
-        assert_eq!(correlation_id, 7);
-        Response::KeyShareAcknowledge(response)
+        Ok(response)
     }
+    let frame = Bytes::from([&[0, 0, 0, 7, 0][..], body].concat());
+    Ok(match key {
+        ApiKey::KeyShareFetch => Response::KeyShareFetch(read::<KeyShareFetchResponse>(frame)?),
+        ApiKey::KeyShareAcknowledge => Response::KeyShareAcknowledge(read(frame)?),
+        ApiKey::KeyShareCommit => Response::KeyShareCommit(read(frame)?),
+        ApiKey::KeyShareDescribe => Response::KeyShareDescribe(read(frame)?),
+        ApiKey::KeyShareAlter => Response::KeyShareAlter(read(frame)?),
+        other => panic!("{other} is none of the key-share API"),
+    })
 }
 
 proptest! {
@@ -211,7 +240,7 @@ proptest! {
             let again = if schema["type"] == "request" {
                 request_body(Request::decode(key, 0, Bytes::from(written.clone())).unwrap())
             } else {
-                response_body(read_response(key, &written))
+                response_body(read_response(key, &written).expect("a whole answer"))
             };
             prop_assert_eq!(&again[..], &written[..], "{}", schema["name"]);
         }
@@ -222,13 +251,7 @@ proptest! {
         for (index, (_, key)) in SCHEMAS.into_iter().enumerate().filter(|(index, _)| index % 2 == 1) {
             let written = Writer::write(&schema(index), Source::Random(Random(seed))).out;
             let cut = cut.index(written.len());
-            let frame = Bytes::from([&[0, 0, 0, 7, 0][..], &written[..cut]].concat());
-            let is_error = if key == ApiKey::KeyShareFetch {
-                KeyShareFetchResponse::from_frame(frame).is_err()
-            } else {
-                KeyShareAcknowledgeResponse::from_frame(frame).is_err()
-            };
-            prop_assert!(is_error);
+            prop_assert!(read_response(key, &written[..cut]).is_err());
         }
     }
 }
@@ -277,7 +300,7 @@ fn of_defaults(index: usize) -> (Bytes, String) {
             let names = format!("{request:#?}");
             (request_body(request), names)
         }
-        _ => {
+        3 => {
             let partition = KeyShareAcknowledgePartitionResponse {
                 acknowledge_results: vec![AcknowledgeResult::default()],
                 recalled_ranges: vec![RecalledRange::default()],
@@ -292,6 +315,78 @@ fn of_defaults(index: usize) -> (Bytes, String) {
             });
             let names = format!("{response:#?}");
             (response_body(response), names)
+        }
+        index => of_admin_defaults(index),
+    }
+}
+
+/// The same of the requests and answers around fetching.
+fn of_admin_defaults(index: usize) -> (Bytes, String) {
+    let request = |request: Request| {
+        let names = format!("{request:#?}");
+        (request_body(request), names)
+    };
+    let response = |response: Response| {
+        let names = format!("{response:#?}");
+        (response_body(response), names)
+    };
+    match index {
+        4 => {
+            let partition =
+                KeyShareCommitPartition { ranges: vec![OffsetRange::default()], ..Default::default() };
+            request(Request::KeyShareCommit(KeyShareCommitRequest {
+                topics: vec![KeyShareCommitTopic { partitions: vec![partition], ..Default::default() }],
+                ..Default::default()
+            }))
+        }
+        5 => {
+            let partition = KeyShareCommittedPartition::default();
+            response(Response::KeyShareCommit(KeyShareCommitResponse {
+                topics: vec![KeyShareCommittedTopic { partitions: vec![partition], ..Default::default() }],
+                ..Default::default()
+            }))
+        }
+        6 => {
+            let partition = KeyShareDescribePartition {
+                questions: vec![KeyShareQuestion::default()],
+                ..Default::default()
+            };
+            let topic = KeyShareDescribeTopic { partitions: vec![partition], ..Default::default() };
+            request(Request::KeyShareDescribe(KeyShareDescribeRequest {
+                topics: Some(vec![topic]),
+                ..Default::default()
+            }))
+        }
+        7 => {
+            let partition = KeyShareDescribedPartition {
+                keys: vec![KeyShareDescribedKey::default()],
+                spans: vec![KeyShareSpan::default()],
+                stopped: vec![KeyShareStoppedKey::default()],
+                answers: vec![KeyShareAnswer::default()],
+                ..Default::default()
+            };
+            response(Response::KeyShareDescribe(KeyShareDescribeResponse {
+                topics: vec![KeyShareDescribedTopic { partitions: vec![partition], ..Default::default() }],
+                ..Default::default()
+            }))
+        }
+        8 => {
+            let partition =
+                KeyShareAlterPartition { changes: vec![KeyShareChange::default()], ..Default::default() };
+            request(Request::KeyShareAlter(KeyShareAlterRequest {
+                topics: vec![KeyShareAlterTopic { partitions: vec![partition], ..Default::default() }],
+                ..Default::default()
+            }))
+        }
+        _ => {
+            let partition = KeyShareAlteredPartition {
+                results: vec![KeyShareChangeResult::default()],
+                ..Default::default()
+            };
+            response(Response::KeyShareAlter(KeyShareAlterResponse {
+                topics: vec![KeyShareAlteredTopic { partitions: vec![partition], ..Default::default() }],
+                ..Default::default()
+            }))
         }
     }
 }
@@ -350,7 +445,8 @@ fn schemas_say_what_the_table_says_and_document_every_field() {
 fn error_codes_that_are_not_known_are_unknown_errors() {
     let mut written = Writer::write(&schema(3), Source::Defaults).out;
     written[4..6].copy_from_slice(&9999_i16.to_be_bytes());
-    let Response::KeyShareAcknowledge(response) = read_response(ApiKey::KeyShareAcknowledge, &written) else {
+    let Ok(Response::KeyShareAcknowledge(response)) = read_response(ApiKey::KeyShareAcknowledge, &written)
+    else {
         panic!("another API")
     };
     assert_eq!(response.error_code, ErrorCode::UnknownServerError);

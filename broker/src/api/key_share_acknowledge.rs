@@ -1,9 +1,10 @@
 //! KeyShareAcknowledge (key 10079, v0): ours, see `protocol/schemas/KeyShareAcknowledgeRequest.json`.
 //!
 //! Accept, release with delay, reject with reason, renew, in the session that KeyShareFetch opened; an outcome for each
-//! range. Left out: standalone readers (no member), which are INVALID_REQUEST.
+//! range. Without a member it comes from the standalone reader that this connection is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coordinator::command::{Command, ShareAcknowledge};
 use coordinator::reply::ShareAcknowledged;
@@ -15,8 +16,7 @@ use protocol::messages::key_share_acknowledge::{
 use protocol::messages::key_share_fetch::AcknowledgeResult;
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::words;
-use super::key_share_fetch::STANDALONE;
+use super::coordination::{text, words};
 use super::share_acknowledge::no_session_begins_here;
 use super::share_requests::{OPENS, Refusal, distinct, numbered, recalled, results, speaker};
 use crate::catalog::Image;
@@ -45,7 +45,7 @@ pub async fn handle(
             });
         }
     };
-    match cx.call(Command::ShareAcknowledge(acknowledge)).await? {
+    match cx.call(acknowledge).await? {
         Reply::ShareAcknowledged(Ok(acknowledged)) => {
             Ok(answer(&cx.broker.catalog.image(), acknowledged, echoes))
         }
@@ -58,14 +58,13 @@ pub async fn handle(
     }
 }
 
-fn command(
-    cx: &RequestContext,
-    request: KeyShareAcknowledgeRequest,
-) -> Result<(ShareAcknowledge, Echoes), Refusal> {
-    if request.member_id.is_none() {
-        return Err(STANDALONE);
-    }
-    let (group, member) = speaker(Some(&request.group_id), request.member_id.as_ref())?;
+fn command(cx: &RequestContext, request: KeyShareAcknowledgeRequest) -> Result<(Command, Echoes), Refusal> {
+    let is_standalone = request.member_id.is_none();
+    let (group, member) = if is_standalone {
+        (text(&request.group_id), Arc::from(""))
+    } else {
+        speaker(Some(&request.group_id), request.member_id.as_ref())?
+    };
     if request.session_epoch == OPENS {
         return Err(no_session_begins_here());
     }
@@ -90,7 +89,12 @@ fn command(
         parts,
         key_share: true,
     };
-    Ok((acknowledge, echoes))
+    let command = if is_standalone {
+        Command::StandaloneAcknowledge(acknowledge)
+    } else {
+        Command::ShareAcknowledge(acknowledge)
+    };
+    Ok((command, echoes))
 }
 
 fn answer(image: &Image, acknowledged: ShareAcknowledged, mut echoes: Echoes) -> KeyShareAcknowledgeResponse {

@@ -1,25 +1,30 @@
 //! KeyShareFetch (key 10078, v0): ours, see `protocol/schemas/KeyShareFetchRequest.json`.
 //!
 //! ShareFetch with more to say: a delivery number and an outcome for each acknowledged range, recalled ranges, limits by
-//! keys, the promise to stop at a disconnect. Answers are slim: they hold what was acquired and nothing else. Left out:
-//! standalone readers (no member), which are INVALID_REQUEST; key-hash ranges, which are hints in a group, are not
+//! keys, the promise to stop at a disconnect. Answers are slim: they hold what was acquired and nothing else. Without a
+//! member it comes from a standalone reader: its session hangs on its connection, its key-hash ranges bind, and it needs a
+//! group with order by key that has no members. Left out: in a group, where key-hash ranges are hints, they are not
 //! followed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use coordinator::command::{Command, KeyShareTerms, ShareFetch, ShareFetchPart};
+use coordinator::command::{Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch};
 use coordinator::reply::{ShareFetched, SharePart};
+use coordinator::share::ShareOrder;
 use protocol::messages::key_share_fetch::{
-    AcknowledgeResult, AcquiredRange, KeyShareFetchPartitionResponse, KeyShareFetchRequest,
+    AcknowledgeResult, AcquiredRange, KeyHashRange, KeyShareFetchPartitionResponse, KeyShareFetchRequest,
     KeyShareFetchResponse, KeyShareFetchTopicResponse, STOPS_AT_DISCONNECT,
 };
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::words;
+use super::coordination::{text, words};
 use super::share_requests::{
     OPENS, Refusal, distinct, fetch_error, number, numbered, recalled, results, speaker, told,
 };
 use crate::catalog::Image;
+use crate::config::Overrides;
+use crate::config::group::share_config;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
 use crate::executor::{Data, FileRange, Reply};
@@ -45,7 +50,7 @@ pub async fn handle(
             });
         }
     };
-    match cx.call(Command::ShareFetch(fetch)).await? {
+    match cx.call(fetch).await? {
         Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched, echoes)),
         Reply::ShareFetched(Err(error)) => Ok(KeyShareFetchResponse {
             error_code: error_map::share(&error),
@@ -56,30 +61,42 @@ pub async fn handle(
     }
 }
 
-/// Refuses readers without membership.
-pub(super) const STANDALONE: Refusal =
-    Refusal::invalid("standalone readers are not served: name the member that ShareGroupHeartbeat knows");
+/// Standalone readers share a partition by its keys: without an order of them there is nothing to share by.
+const UNORDERED: Refusal = Refusal::invalid(
+    "standalone readers need a group that keeps keys in order: set sluice.share.order=key on it",
+);
 
-fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(ShareFetch, Echoes), Refusal> {
-    if request.member_id.is_none() {
-        return Err(STANDALONE);
+fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(Command, Echoes), Refusal> {
+    let is_standalone = request.member_id.is_none();
+    let (group, member) = if is_standalone {
+        (text(&request.group_id), Arc::from(""))
+    } else {
+        speaker(Some(&request.group_id), request.member_id.as_ref())?
+    };
+    if is_standalone && !keeps_order(cx, &group) {
+        return Err(UNORDERED);
     }
-    let (group, member) = speaker(Some(&request.group_id), request.member_id.as_ref())?;
     if request.flags & !STOPS_AT_DISCONNECT != 0 {
         return Err(Refusal::invalid("unknown flags: only 1 (stops at disconnect) is defined"));
     }
     let parts = request.topics.into_iter().flat_map(|topic| {
         let id = topic.topic_id;
-        topic.partitions.into_iter().map(move |part| (id, part.index, part.acknowledgements))
+        topic
+            .partitions
+            .into_iter()
+            .map(move |part| (id, part.index, (part.acknowledgements, part.key_hash_ranges)))
     });
     let parts = distinct(parts)?;
-    if request.session_epoch == OPENS && parts.iter().any(|(_, acks)| !acks.is_empty()) {
+    if request.session_epoch == OPENS && parts.iter().any(|(_, (acks, _))| !acks.is_empty()) {
         return Err(Refusal::invalid("a session begins without acknowledgements"));
     }
     let mut echoes = Echoes::new();
-    let part = |(partition, acks): (PartitionId, Vec<_>)| {
+    let mut ranges = Vec::new();
+    let part = |(partition, (acks, named)): (PartitionId, (Vec<_>, Vec<KeyHashRange>))| {
         let (acks, echo) = numbered(acks);
         echoes.insert(partition, echo);
+        let range = |range: KeyHashRange| KeyRange { first: range.first_hash, last: range.last_hash };
+        ranges.push((partition, named.into_iter().map(range).collect()));
         ShareFetchPart { partition, acks }
     };
     let parts = parts.into_iter().map(part).collect();
@@ -105,10 +122,23 @@ fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(ShareF
         key_share: Some(KeyShareTerms {
             keys_max: request.max_keys.max(0).unsigned_abs(),
             records_per_key_max: request.max_records_per_key.max(0).unsigned_abs(),
-            stops_at_disconnect: request.flags & STOPS_AT_DISCONNECT != 0,
+            // A standalone reader's session ends with its connection, and what it held returns.
+            stops_at_disconnect: is_standalone || request.flags & STOPS_AT_DISCONNECT != 0,
         }),
     };
-    Ok((fetch, echoes))
+    let command = if is_standalone {
+        Command::StandaloneFetch(StandaloneFetch { fetch, ranges })
+    } else {
+        Command::ShareFetch(fetch)
+    };
+    Ok((command, echoes))
+}
+
+fn keeps_order(cx: &RequestContext, group: &str) -> bool {
+    let image = cx.broker.catalog.image();
+    let nothing = Overrides::new();
+    let own = image.group(group).map_or(&nothing, |own| own);
+    share_config(&cx.broker.config, own).order == ShareOrder::Key
 }
 
 fn answer(

@@ -80,6 +80,9 @@ const fn advice(error: &GroupError) -> &'static str {
             "the member has another epoch: give up all records and join with epoch 0"
         }
         GroupError::GroupMaxSize => "the group has no room for one more member: raise group.share.max.size",
+        GroupError::NonEmptyGroup => {
+            "standalone readers use this group id: close their sessions before a member joins"
+        }
         GroupError::InvalidGroupId
         | GroupError::Loading
         | GroupError::NotAvailable
@@ -91,7 +94,6 @@ const fn advice(error: &GroupError) -> &'static str {
         | GroupError::MemberIdRequired
         | GroupError::FencedInstance
         | GroupError::StaleMemberEpoch
-        | GroupError::NonEmptyGroup
         | GroupError::SubscribedToTopic
         | GroupError::MetadataTooLarge => "the heartbeat cannot be served now: try again",
     }

@@ -241,6 +241,55 @@ impl GroupPartition {
         matches!(self.groups.get(group), Some(Group::Share(_)))
     }
 
+    /// Whether this is a share group without members.
+    ///
+    /// # Errors
+    /// GROUP_ID_NOT_FOUND where it is none, NON_EMPTY_GROUP where it has some.
+    pub fn check_share_empty(&self, group: &str) -> Result<(), GroupError> {
+        match self.groups.get(group) {
+            _ if group.is_empty() => Err(GroupError::InvalidGroupId),
+            Some(Group::Share(group)) if group.member_ids().next().is_some() => {
+                Err(GroupError::NonEmptyGroup)
+            }
+            Some(Group::Share(_)) => Ok(()),
+            _ => Err(GroupError::GroupNotFound),
+        }
+    }
+
+    /// Sees to it that there is a share group of this id, which has no members: where there is no group it is made, as
+    /// Kafka makes one whose offsets are set (`GroupMetadataManager.getOrMaybeCreateShareGroup`).
+    pub fn ensure_share_group(&mut self, group: &Arc<str>) -> (Result<(), GroupError>, GroupDecision) {
+        let nothing = GroupDecision::default();
+        match self.check_share_empty(group) {
+            Err(GroupError::GroupNotFound) if !self.groups.contains_key(group) => {
+                if group.len() > NAME_BYTES_MAX {
+                    return (Err(GroupError::InvalidGroupId), nothing);
+                }
+                let made = ShareGroup::new(Arc::clone(group));
+                let change = made.first();
+                self.groups.insert(Arc::clone(group), Group::Share(made));
+                (Ok(()), self.write_all(nothing, vec![change]))
+            }
+            checked => (checked, nothing),
+        }
+    }
+
+    /// Whether there is a group of any kind.
+    #[must_use]
+    pub fn has_group(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
+    /// Whether a group of any kind has members.
+    #[must_use]
+    pub fn has_members(&self, group: &str) -> bool {
+        match self.groups.get(group) {
+            Some(Group::Share(group)) => group.member_ids().next().is_some(),
+            Some(Group::Classic(group)) => group.state() != super::classic::State::Empty,
+            None => false,
+        }
+    }
+
     /// The members of a share group; none for anything else.
     pub fn share_members(&self, group: &str) -> impl Iterator<Item = &Arc<str>> {
         match self.groups.get(group) {

@@ -63,6 +63,12 @@ impl ShareGroup {
         }
     }
 
+    /// What is stored of a group that nobody has joined so far.
+    pub(super) fn first(&self) -> Change {
+        let value = StoredShareGroup { epoch: self.epoch, metadata_hash: self.metadata_hash };
+        Change::ShareGroup { group: self.id(), value: Some(value) }
+    }
+
     /// Takes over a change of this group; false for the one that ends it.
     pub(super) fn apply(&mut self, change: Change) -> bool {
         match change {

@@ -28,6 +28,11 @@ impl Budget {
         self.hold = records;
     }
 
+    /// How many records may still be taken.
+    pub(crate) fn records_left(&self) -> usize {
+        self.records
+    }
+
     /// Whether nothing more can be taken.
     pub(crate) fn is_spent(&self) -> bool {
         self.records == 0 || (self.taken && self.bytes <= 0)

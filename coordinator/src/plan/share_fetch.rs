@@ -7,7 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use records::ids::KeyHash;
+
 use super::budget::Budget;
+use crate::command::KeyRange;
 use crate::share::ShareOrder;
 use crate::share::acquire::Turn;
 use crate::share::key_queue::Cursor;
@@ -26,6 +29,10 @@ pub(crate) struct Bidder {
     pub(crate) keys_max: usize,
     /// Never more records than asked for (order `none`; with key order always).
     pub(crate) strict: bool,
+    /// Key hashes that it reads alone; `None` of a member, which shares all.
+    pub(crate) ranges: Option<Arc<[KeyRange]>>,
+    /// Where its look at them begins.
+    pub(crate) turn_from: KeyHash,
     pub(crate) budget: Budget,
     /// Where it has come to in the ready sets.
     pub(crate) cursor: Cursor,
@@ -45,10 +52,13 @@ pub(crate) fn match_round(
     delivery: &mut dyn FnMut() -> u64,
 ) {
     partition.take_replays(bidders, now, delivery);
+    for reader in bidders.iter_mut().filter(|bidder| bidder.ranges.is_some()) {
+        partition.take_ranges(reader, now, delivery);
+    }
     match partition.order() {
         ShareOrder::Key => take_turns(partition, bidders, now, delivery),
         ShareOrder::None => {
-            for bidder in bidders.iter_mut() {
+            for bidder in bidders.iter_mut().filter(|bidder| bidder.ranges.is_none()) {
                 partition.take_unordered(bidder, now, delivery);
             }
         }
@@ -70,6 +80,7 @@ fn take_turns(
     let mut turns: BTreeSet<(usize, usize, usize)> = bidders
         .iter()
         .enumerate()
+        .filter(|(_, bidder)| bidder.ranges.is_none())
         .map(|(index, bidder)| (partition.keys_held(&bidder.member, bidder.per_key_max), index, index))
         .collect();
     let mut turn = bidders.len();

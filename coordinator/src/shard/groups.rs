@@ -21,7 +21,8 @@ use crate::io::{AppendError, Appended, IoError, LogFacts, OpId, Origin, Submissi
 use crate::limits::{CONSUMER_OFFSETS, Limits};
 use crate::outbox::{Outbox, Owner};
 use crate::reply::Reply;
-use crate::share::ShareConfig;
+use crate::share::admin::ResetOffsets;
+use crate::share::{ShareConfig, ShareError};
 use crate::time::{Mono, Now};
 
 mod address;
@@ -66,6 +67,8 @@ pub(super) struct News {
     pub(super) live: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Groups whose records are deleted, and who is to be told when their share state is, too.
     pub(super) deleted: Vec<(Ticket, Arc<str>)>,
+    /// Groups without members whose share-partitions are to begin elsewhere, and who is to be told.
+    pub(super) altered: Vec<(Ticket, ResetOffsets)>,
 }
 
 impl Groups {
@@ -194,6 +197,57 @@ impl Groups {
             Err(error) => Held::NotDeleted(ticket, error),
         };
         self.queue(index, decision, Some(held), out);
+    }
+
+    /// Whether this is a share group without members, of which the share state may be changed from outside.
+    pub(super) fn check_share_empty(&self, group: &str) -> Result<(), GroupError> {
+        let index = self.find(group)?;
+        match self.slots.get(&index).map(|slot| &slot.state) {
+            Some(State::Serving(partition)) => partition.check_share_empty(group),
+            _ => Err(GroupError::Loading),
+        }
+    }
+
+    /// Whether there is certainly no group of this id.
+    pub(super) fn is_unknown(&self, group: &str) -> bool {
+        self.find(group).is_ok_and(|index| match self.slots.get(&index).map(|slot| &slot.state) {
+            Some(State::Serving(partition)) => !partition.has_group(group),
+            _ => false,
+        })
+    }
+
+    /// Whether a group id can be read under without membership: no group of this id has members.
+    ///
+    /// # Errors
+    /// It has some, or that cannot be said now.
+    pub(super) fn check_no_members(&self, group: &str) -> Result<(), ShareError> {
+        match self.find(group) {
+            Ok(index) => match self.slots.get(&index).map(|slot| &slot.state) {
+                Some(State::Serving(partition)) if partition.has_members(group) => {
+                    Err(ShareError::NonEmptyGroup)
+                }
+                _ => Ok(()),
+            },
+            // No group was ever made.
+            Err(_) if self.count.is_none() => Ok(()),
+            Err(_) => Err(ShareError::Unavailable),
+        }
+    }
+
+    /// Sets where a share group without members goes on reading ([`News::altered`]), when it is written that there is
+    /// such a group.
+    pub(super) fn alter_share<S>(&mut self, ticket: Ticket, request: ResetOffsets, out: &mut Outbox<S>) {
+        let index = match self.find(&request.group) {
+            Ok(index) => index,
+            Err(error) => return out.reply(ticket, Reply::ShareOffsetsRefused(error)),
+        };
+        let slot = self.slots.get_mut(&index).expect("found above");
+        let State::Serving(partition) = &mut slot.state else { unreachable!("what is found serves") };
+        let (outcome, decision) = partition.ensure_share_group(&request.group);
+        match outcome {
+            Ok(()) => self.queue(index, decision, Some(Held::Altered(ticket, request)), out),
+            Err(error) => out.reply(ticket, Reply::ShareOffsetsRefused(error)),
+        }
     }
 
     /// A ticket's connection is gone: nothing waits for it any more.
@@ -446,6 +500,7 @@ impl Groups {
                 Held::Share(event) => self.news.members.push(event),
                 Held::NotDeleted(ticket, error) => out.reply(ticket, Reply::GroupDeleted(Err(error))),
                 Held::Deleted(ticket, group) => self.news.deleted.push((ticket, group)),
+                Held::Altered(ticket, request) => self.news.altered.push((ticket, request)),
                 Held::Lowered(index) => self.sync_lowered(index, out),
             }
         }
@@ -468,6 +523,9 @@ impl Groups {
                     Held::Reply(ticket, reply) => out.reply(ticket, Reply::Group(not_available(reply))),
                     Held::Deleted(ticket, _) | Held::NotDeleted(ticket, _) => {
                         out.reply(ticket, Reply::GroupDeleted(Err(GroupError::NotAvailable)));
+                    }
+                    Held::Altered(ticket, _) => {
+                        out.reply(ticket, Reply::ShareOffsetsRefused(GroupError::NotAvailable));
                     }
                     // It has not happened, and is tried again when the partition is loaded.
                     Held::Share(_) | Held::Lowered(_) => {}

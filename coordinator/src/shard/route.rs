@@ -5,12 +5,15 @@ use records::ids::{Offset, PartitionId};
 use super::Shard;
 use super::groups::News;
 use crate::command::{Command, Fact, PartitionRole, Produce, Ticket};
-use crate::group::{ShareChange, ShareMembership};
+use crate::group::{GroupCommand, GroupError, GroupReply, ShareChange, ShareMembership};
 use crate::io::{Completion, IoError, LogFacts, OpId, Slice, Submission};
 use crate::outbox::Owner;
-use crate::reply::Output;
+use crate::reply::{Output, Reply};
 use crate::share::{LeftBy, ShareCommand};
 use crate::time::Now;
+
+/// The epoch by which a member joins a share group.
+const JOIN: i32 = 0;
 
 impl<S: Slice> Shard<S> {
     pub(super) fn command(&mut self, now: Now, ticket: Ticket, command: Command) {
@@ -23,6 +26,13 @@ impl<S: Slice> Shard<S> {
             Command::Fetch(fetch) => self.fetches.start(now, ticket, fetch, logs, out),
             Command::ListOffsets(request) => self.offsets.list(ticket, &request, logs, out),
             Command::DeleteRecords(parts) => self.offsets.delete(ticket, &parts, logs, out),
+            // A group id is used one way at a time.
+            Command::Group(GroupCommand::ShareHeartbeat(heartbeat))
+                if heartbeat.epoch == JOIN && self.share.has_readers(&heartbeat.group) =>
+            {
+                let refused = GroupReply::ShareHeartbeat(Err(GroupError::NonEmptyGroup));
+                out.reply(ticket, Reply::Group(refused));
+            }
             Command::Group(command) => self.groups.command(now, ticket, command, out),
             Command::ShareFetch(fetch) => {
                 self.share.command(now, ticket, ShareCommand::Fetch(fetch), logs, out);
@@ -30,9 +40,44 @@ impl<S: Slice> Shard<S> {
             Command::ShareAcknowledge(request) => {
                 self.share.command(now, ticket, ShareCommand::Acknowledge(request), logs, out);
             }
+            Command::StandaloneFetch(request) => match self.groups.check_no_members(&request.fetch.group) {
+                Ok(()) => {
+                    self.share.command(now, ticket, ShareCommand::StandaloneFetch(request), logs, out);
+                }
+                Err(error) => out.reply(ticket, Reply::ShareFetched(Err(error))),
+            },
+            Command::StandaloneAcknowledge(request) => {
+                self.share.command(now, ticket, ShareCommand::StandaloneAcknowledge(request), logs, out);
+            }
+            Command::StandaloneCommit(request) => {
+                self.share.command(now, ticket, ShareCommand::StandaloneCommit(request), logs, out);
+            }
             Command::DescribeShareOffsets { group, partitions } => {
                 let command = ShareCommand::DescribeOffsets { group, partitions };
                 self.share.command(now, ticket, command, logs, out);
+            }
+            Command::AlterShareOffsets(request) if self.share.has_readers(&request.group) => {
+                out.reply(ticket, Reply::ShareOffsetsRefused(GroupError::NonEmptyGroup));
+            }
+            Command::DeleteShareOffsets { group, .. } if self.share.has_readers(&group) => {
+                out.reply(ticket, Reply::ShareOffsetsDeleted(Err(GroupError::NonEmptyGroup)));
+            }
+            Command::DeleteGroup { group } if self.share.has_readers(&group) => {
+                out.reply(ticket, Reply::GroupDeleted(Err(GroupError::NonEmptyGroup)));
+            }
+            // Standalone readers leave state under an id that is no group's.
+            Command::DeleteGroup { group } if self.groups.is_unknown(&group) => {
+                self.share.command(now, ticket, ShareCommand::DeleteStates { group }, logs, out);
+            }
+            Command::AlterShareOffsets(request) => self.groups.alter_share(ticket, request, out),
+            Command::DeleteShareOffsets { group, partitions } => {
+                match self.groups.check_share_empty(&group) {
+                    Ok(()) => {
+                        let command = ShareCommand::DeleteOffsets { group, partitions };
+                        self.share.command(now, ticket, command, logs, out);
+                    }
+                    Err(error) => out.reply(ticket, Reply::ShareOffsetsDeleted(Err(error))),
+                }
             }
             Command::DescribeShareKeys(request) => {
                 self.share.command(now, ticket, ShareCommand::DescribeKeys(request), logs, out);
@@ -196,6 +241,9 @@ impl<S: Slice> Shard<S> {
         }
         for (group, live) in news.live {
             self.share.members(&group, live);
+        }
+        for (ticket, request) in news.altered {
+            self.share.command(now, ticket, ShareCommand::ResetOffsets(request), &self.logs, &mut self.out);
         }
         for (ticket, group) in news.deleted {
             let command = ShareCommand::DeleteGroup { group };

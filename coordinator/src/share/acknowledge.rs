@@ -96,7 +96,7 @@ impl SharePartition {
     /// Kafka's code for an offset past everything that was acquired is another one than for one not held, unless
     /// nothing is acquired and unsettled at all (`SharePartition.fetchSubMapForAcknowledgementBatch`).
     fn past_acquired(&self, ranges: &[AckRange]) -> Option<ShareError> {
-        let code = match self.window.acquired_end() > self.window.start() {
+        let code = match self.acquired_end() > self.window.start() {
             true => ShareError::InvalidRequest,
             false => ShareError::InvalidRecordState,
         };
@@ -105,7 +105,13 @@ impl SharePartition {
 
     /// What lies below the start offset is not past anything: deleted records may lie beyond what was acquired.
     fn is_past_acquired(&self, range: &AckRange) -> bool {
-        range.last >= self.window.acquired_end().max(self.window.start())
+        range.last >= self.acquired_end().max(self.window.start())
+    }
+
+    /// Behind the highest offset that was ever granted; a redrive grants what may never have been before.
+    fn acquired_end(&self) -> i64 {
+        let replays = self.replays.values().map(|replay| replay.part.window.acquired_end());
+        replays.fold(self.window.acquired_end(), i64::max)
     }
 
     /// Whether the member holds every offset of every range that is not below the start offset.
@@ -136,18 +142,14 @@ impl SharePartition {
         self.window.advance();
         let first = range.first.max(self.window.start());
         // What is replayed is not done, although it may lie below the start offset.
-        let replayed = self.acknowledge_replayed(now, member, range, terms, first, outcome)?;
+        let (mut applied, below) = self.acknowledge_replayed(now, member, range, terms, first, outcome);
         if range.last < first {
             // Done already, or gone from the log: that is no fault of it.
-            return Ok(());
+            return below;
         }
-        let whole = range.last - first + 1 - replayed;
-        if whole == 0 {
-            return Ok(());
-        }
-        let Some(holder) = self.holders.find(member) else { return Err(ShareError::InvalidRecordState) };
-        let offsets: Vec<i64> = self.holders.get(holder).out.range(first..=range.last).copied().collect();
-        let mut applied = 0_i64;
+        let held = self.holders.find(member).map(|holder| &self.holders.get(holder).out);
+        let offsets: Vec<i64> =
+            held.map_or(Vec::new(), |held| held.range(first..=range.last).copied().collect());
         for offset in offsets {
             // An earlier release in this very range may have taken it away (delivery numbers).
             let Some(slot) = self.window.get(offset).copied().filter(super::window::Slot::is_out) else {
@@ -180,13 +182,16 @@ impl SharePartition {
                     slot.count,
                     range.delay_ms.filter(|_| terms.numbered),
                 );
+                if let Some(reason) = range.reason.as_ref().filter(|_| terms.numbered) {
+                    self.explain(offset, reason);
+                }
             }
         }
-        if applied == whole { Ok(()) } else { Err(ShareError::InvalidRecordState) }
+        if applied == range.last - first + 1 { below } else { Err(ShareError::InvalidRecordState) }
     }
 
-    /// Applies a range to the records of replays in it, one by one; says how many of them lie at or above `start`. What of
-    /// them the member does not hold is an error, once the others are applied.
+    /// Applies a range to the records of replays in it, one by one; says to how many of them at or above `start`, and
+    /// whether to all below it.
     fn acknowledge_replayed(
         &mut self,
         now: Now,
@@ -195,9 +200,9 @@ impl SharePartition {
         terms: Terms,
         start: i64,
         outcome: &mut Acknowledged,
-    ) -> Result<i64, ShareError> {
+    ) -> (i64, Result<(), ShareError>) {
         let mut at_or_above = 0;
-        let mut result = Ok(());
+        let mut below = Ok(());
         for replay in self.replays.values_mut() {
             let part = &mut replay.part;
             let offsets: Vec<i64> =
@@ -205,13 +210,17 @@ impl SharePartition {
             for offset in offsets {
                 let types = vec![type_at(range, offset)];
                 let one = AckRange { first: offset, last: offset, types, ..range.clone() };
-                at_or_above += i64::from(offset >= start);
                 let renewed = &mut BTreeMap::new();
-                result = result.and(part.acknowledge_range(now, member, &one, terms, renewed, outcome));
+                let result = part.acknowledge_range(now, member, &one, terms, renewed, outcome);
+                if offset < start {
+                    below = below.and(result);
+                } else {
+                    at_or_above += i64::from(result.is_ok());
+                }
             }
             part.window.advance();
         }
-        result.map(|()| at_or_above)
+        (at_or_above, below)
     }
 
     fn acknowledge_held(&mut self, now: Now, offset: i64, kind: i8, count: u16, delay_ms: Option<i64>) {

@@ -195,7 +195,13 @@ impl SharePartition {
     }
 
     /// One record goes to a fetch.
-    fn pick(&mut self, bidder: &mut Bidder, offset: i64, now: Now, delivery: &mut dyn FnMut() -> u64) {
+    pub(super) fn pick(
+        &mut self,
+        bidder: &mut Bidder,
+        offset: i64,
+        now: Now,
+        delivery: &mut dyn FnMut() -> u64,
+    ) {
         let lock = *bidder.lock.get_or_insert_with(|| {
             let holder = self.holders.find_or_add(&bidder.member);
             self.queue.limit(&self.window, holder, bidder.per_key_max);

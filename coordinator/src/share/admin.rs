@@ -66,7 +66,8 @@ pub enum KeyAction {
     Drop(Option<Offset>),
     /// Its dead-lettered records are delivered again, in their order, before anything later of it.
     Redrive,
-    /// What was settled of it from this offset to that one (inclusive) is delivered again, before anything later of it.
+    /// What was settled of it from this offset to that one (inclusive) is delivered again, before anything later of it; up
+    /// to its first record that is not done.
     Replay(Offset, Offset),
 }
 

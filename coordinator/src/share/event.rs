@@ -7,16 +7,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-
 use records::ids::KeyHash;
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::recorder::ranges_of;
 use super::replay;
+use super::resting::{self, Resting};
 use super::stops::{KeyStop, REDRIVABLE_MAX, Stop};
 
 /// Version byte of an encoded event.
 const VERSION: u8 = 1;
+/// Kinds of what brings records back into memory.
+const REFILLED: u8 = 32;
+const UNPAGED: u8 = 33;
 
 /// Inclusive, ascending, disjoint offset ranges.
 pub(crate) type Ranges = Vec<(i64, i64)>;
@@ -70,6 +73,22 @@ pub(crate) enum Event {
     },
     /// The log begins here now: what lies before is done.
     LogStarted(i64),
+    /// Records of a key's span were found in the log again.
+    Refilled {
+        /// Which key.
+        key: KeyHash,
+        /// Where its span begins now.
+        next: i64,
+        /// Offset and size of each record that is not done, ascending.
+        records: Vec<(i64, u32)>,
+    },
+    /// What rested in a page is back in memory.
+    Unpaged {
+        /// Which page.
+        page: u64,
+        /// What was in it.
+        resting: Vec<Resting>,
+    },
     /// Records go to nobody any more: they wait for the dead-letter topic, or for someone's hand.
     Stopped {
         /// For what they wait, why, and since when.
@@ -113,7 +132,17 @@ pub(crate) enum Event {
     },
     /// The replay of a key is over.
     ReplayEnded(KeyHash),
+    /// What a member said when it gave a record back that was stopped then.
+    Explained {
+        /// The record.
+        offset: i64,
+        /// Its words, at most [`TEXT_BYTES_MAX`] bytes.
+        text: Arc<str>,
+    },
 }
+
+/// Longest explanation that is kept; what is longer is cut.
+pub(crate) const TEXT_BYTES_MAX: usize = 256;
 
 /// Why a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,8 +177,14 @@ impl Event {
     pub(crate) fn below(mut self, end: i64) -> Option<Self> {
         match &mut self {
             Self::Started(at) | Self::LogStarted(at) => *at = end.min(*at),
+            Self::Refilled { next, records, .. } => {
+                *next = end.min(*next);
+                records.truncate(records.partition_point(|record| record.0 < end));
+            }
+            Self::Unpaged { resting, .. } => resting::keep_below(resting, end),
             Self::KeyStopped { stop, .. } => return stop.below(end).then_some(self),
             Self::KeyResumed(_) | Self::ReplayEnded(_) => {}
+            Self::Explained { offset, .. } => return (*offset < end).then_some(self),
             Self::ReplayStarted { from, to, only, .. } => {
                 if *from >= end {
                     return None;
@@ -236,6 +271,23 @@ impl Event {
                 writer.byte(7);
                 writer.signed(*at);
             }
+            Self::Refilled { key, next, records } => {
+                writer.byte(REFILLED);
+                writer.fixed(key.0);
+                writer.signed(*next);
+                writer.number(records.len() as u64);
+                let mut behind = 0;
+                for &(offset, bytes) in records {
+                    writer.signed(offset - behind);
+                    writer.number(u64::from(bytes));
+                    behind = offset;
+                }
+            }
+            Self::Unpaged { page, resting } => {
+                writer.byte(UNPAGED);
+                writer.number(*page);
+                resting::write(&mut writer, resting);
+            }
             Self::Stopped { stop, counted, ranges } => {
                 writer.byte(8);
                 writer.byte(u8::from(*counted));
@@ -286,6 +338,11 @@ impl Event {
             Self::ReplayEnded(key) => {
                 writer.byte(15);
                 writer.fixed(key.0);
+            }
+            Self::Explained { offset, text } => {
+                writer.byte(16);
+                writer.signed(*offset);
+                writer.text(text);
             }
         }
         writer.0.into()
@@ -339,6 +396,20 @@ impl Event {
                 ranges: reader.ranges()?,
             },
             7 => Self::LogStarted(reader.signed()?),
+            REFILLED => {
+                let (key, next, count) = (KeyHash(reader.fixed()?), reader.signed()?, reader.small()?);
+                let mut records = Vec::with_capacity(reader.capacity(count));
+                let mut behind = 0_i64;
+                for _ in 0..count {
+                    behind = behind.checked_add(reader.signed()?).ok_or(DecodeError)?;
+                    records.push((behind, reader.small()?));
+                }
+                if !records.is_sorted_by(|a, b| a.0 < b.0) {
+                    return Err(DecodeError);
+                }
+                Self::Refilled { key, next, records }
+            }
+            UNPAGED => Self::Unpaged { page: reader.number()?, resting: resting::read(&mut reader)? },
             8 => {
                 let counted = reader.byte()? != 0;
                 let stop = Stop::read(&mut reader)?;
@@ -374,6 +445,7 @@ impl Event {
                 Self::Replayed { key, event: Bytes::copy_from_slice(event) }
             }
             15 => Self::ReplayEnded(KeyHash(reader.fixed()?)),
+            16 => Self::Explained { offset: reader.signed()?, text: reader.text()? },
             _ => return Err(DecodeError),
         };
         if reader.0.is_empty() { Ok(event) } else { Err(DecodeError) }
@@ -453,6 +525,25 @@ mod tests {
             (any::<u64>(), key_stop).prop_map(|(key, stop)| Event::KeyStopped { key: KeyHash(key), stop }),
             any::<u64>().prop_map(|key| Event::KeyResumed(KeyHash(key))),
             letters.prop_map(|letters| Event::DeadLettered(letters.into_iter().collect())),
+            (any::<i64>(), ".{0,40}")
+                .prop_map(|(offset, text)| Event::Explained { offset, text: text.into() }),
+            any::<u64>().prop_map(|key| Event::ReplayEnded(KeyHash(key))),
+            (
+                any::<u64>(),
+                any::<i64>(),
+                any::<i64>(),
+                prop::option::of(prop::collection::btree_set(0..i64::from(u32::MAX), 0..20))
+            )
+                .prop_map(|(key, from, to, only)| Event::ReplayStarted {
+                    key: KeyHash(key),
+                    from,
+                    to,
+                    only: only.map(|only| only.into_iter().collect())
+                }),
+            (any::<u64>(), ranges()).prop_map(|(key, ranges)| Event::Replayed {
+                key: KeyHash(key),
+                event: Event::Recalled(ranges).encode()
+            }),
             any::<i64>().prop_map(Event::Started),
             any::<i64>().prop_map(Event::LogStarted),
             ranges().prop_map(Event::Recalled),
@@ -467,6 +558,14 @@ mod tests {
                 lock_ms,
                 ranges
             }),
+            (any::<u64>(), any::<i64>(), prop::collection::btree_map(0..i64::MAX, any::<u32>(), 0..20))
+                .prop_map(|(key, next, records)| Event::Refilled {
+                    key: KeyHash(key),
+                    next,
+                    records: records.into_iter().collect()
+                }),
+            (any::<u64>(), prop::collection::vec(resting::tests::resting(), 0..6))
+                .prop_map(|(page, resting)| Event::Unpaged { page, resting }),
             (".{0,40}", any::<u64>(), any::<bool>(), any::<i64>(), ranges()).prop_map(
                 |(member, delivery, numbered, wall_ms, ranges)| Event::Granted {
                     member: member.into(),

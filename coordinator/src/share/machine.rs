@@ -10,13 +10,17 @@
 
 mod admin;
 mod answers;
+mod command;
 mod dead_letters;
+mod delete_offsets;
 mod describe;
 mod facts;
 mod load;
 mod replays;
 mod requests;
 mod round;
+mod spill;
+mod standalone;
 mod timers;
 mod watch;
 
@@ -27,59 +31,28 @@ use records::ids::{KeyHash, Offset, PartitionId};
 
 use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
+pub use self::command::{LeftBy, ShareCommand};
 use self::dead_letters::Copying;
+use self::delete_offsets::DeleteOffsets;
 use self::describe::Describe;
+use self::standalone::Claims;
 use self::timers::{Timer, Timers};
 use self::watch::Watched;
 use super::acknowledge::Acknowledged;
-use super::admin::{AlterKey, DescribeKeys, KeyLine, ResetOffsets};
+use super::admin::KeyLine;
 use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
+use super::recovery::Recovery;
+use super::spill::LookUp;
 use super::{ShareConfig, ShareCounters, ShareLimits};
-use crate::command::{ConnectionId, ShareAcknowledge, ShareFetch, Ticket, TopicImage};
-use crate::io::{Completion, OpId, ShareStateId, Slice};
-use crate::outbox::{LogTable, Outbox};
+use crate::command::{ConnectionId, Ticket, TopicImage};
+use crate::io::{Completion, OpId, ShareStateId, Slice, Submission};
+use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::budget::Budget;
+use crate::reply::Reply;
 use crate::time::{Mono, Now};
-
-/// Commands that the share machine serves.
-#[derive(Clone, Debug)]
-pub enum ShareCommand {
-    /// ShareFetch or KeyShareFetch; → [`crate::reply::Reply::ShareFetched`].
-    Fetch(ShareFetch),
-    /// ShareAcknowledge or KeyShareAcknowledge; → [`crate::reply::Reply::ShareAcknowledged`].
-    Acknowledge(ShareAcknowledge),
-    /// DescribeShareGroupOffsets; → [`crate::reply::Reply::ShareOffsets`].
-    DescribeOffsets {
-        /// The group.
-        group: Arc<str>,
-        /// The partitions asked for; `None`: all that have state.
-        partitions: Option<Vec<PartitionId>>,
-    },
-    /// KeyShareDescribe; → [`crate::reply::Reply::ShareKeys`].
-    DescribeKeys(DescribeKeys),
-    /// KeyShareAlter; → [`crate::reply::Reply::KeyAltered`].
-    AlterKey(AlterKey),
-    /// AlterShareGroupOffsets, KeyShareAlter; → [`crate::reply::Reply::ShareOffsetsReset`].
-    ResetOffsets(ResetOffsets),
-    /// Delete a group's share state; the caller has seen to it that it has no members. →
-    /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
-    DeleteGroup {
-        /// The group.
-        group: Arc<str>,
-    },
-}
-
-/// How a member left its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftBy {
-    /// Its own word (heartbeat with epoch −1): it may still settle for a second.
-    Heartbeat,
-    /// It was not heard of for its session timeout.
-    SessionTimeout,
-}
 
 /// Where a share-partition stands, for operators and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,12 +67,20 @@ pub struct SharePartitionView {
     pub ready: usize,
     /// Keys with records in members' hands.
     pub leased_keys: usize,
-    /// Records that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
     /// Keys that are parked or followed.
     pub stopped_keys: usize,
     /// Records that wait for the dead-letter topic.
     pub dead_letters: usize,
+    /// Keys that wait for a retry, those included that rest in pages of the share state.
+    pub waiting_keys: usize,
+    /// Of these, those that rest in pages.
+    pub resting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Why it grants less than the log holds, where a bound is the reason.
     pub bound: Option<Bound>,
     /// About how many bytes of memory it takes.
@@ -127,7 +108,7 @@ pub struct ShareGroupView {
     pub ready: usize,
     /// Keys that are leased to a member.
     pub leased_keys: usize,
-    /// Keys that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
     /// Keys that are parked.
     pub parked_keys: usize,
@@ -141,6 +122,12 @@ pub struct ShareGroupView {
     pub retention_warnings: usize,
     /// Timestamp of the oldest record that is not done, milliseconds, as far as it was looked at.
     pub oldest_ms: Option<i64>,
+    /// Keys that wait for a retry, in memory or in pages of the share state.
+    pub waiting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Memory, about, in bytes.
     pub heap_bytes: u64,
     /// The keys that have most unsettled records, among those that were looked at.
@@ -186,6 +173,10 @@ pub struct ShareMachine<S> {
     /// Members of which perhaps nothing is left.
     fading: BTreeSet<u32>,
     sessions: usize,
+    /// Standalone readers, by the member that each one is inside.
+    readers: BTreeMap<u32, Claims>,
+    /// Readers whose ranges another one has now, until they begin anew.
+    fenced: BTreeSet<(ConnectionId, Arc<str>)>,
     parts: BTreeMap<u32, Part>,
     part_numbers: BTreeMap<(PartitionId, u32), u32>,
     asks: BTreeMap<u64, Ask>,
@@ -196,6 +187,7 @@ pub struct ShareMachine<S> {
     unwritten: BTreeMap<Ticket, Unwritten>,
     describes: BTreeMap<u64, Describe>,
     pending_describes: BTreeSet<u64>,
+    deletes: BTreeMap<u64, DeleteOffsets>,
     /// What operators asked for and that waits for share-partitions to be in memory.
     admins: BTreeMap<u64, Admin>,
     pending_admins: BTreeSet<u64>,
@@ -237,6 +229,8 @@ struct Part {
     /// Members whose session names it.
     interested: BTreeSet<u32>,
     scanning: bool,
+    /// Look-ups of keys under way.
+    look_ups: usize,
     /// The append under way.
     flushing: Option<Flushing>,
     /// Appends that failed since the last one that did not.
@@ -271,6 +265,8 @@ enum PartState {
     Broken(BTreeMap<u64, Survivor>),
     /// Its state is being read; locks that members know of, where it was in memory before.
     Opening(Option<BTreeMap<u64, Survivor>>),
+    /// As opening: its pages are being read.
+    Loading(Box<Recovery>, Option<BTreeMap<u64, Survivor>>),
     /// A new one: where it starts is being looked up.
     Starting,
     Open(Box<SharePartition>),
@@ -317,20 +313,74 @@ enum Patience {
 enum Op {
     Open(u32, u32),
     Start(u32, u32),
+    /// Pages of a share-partition that is being loaded.
+    LoadPages(u32, u32),
     Scan(u32, u32),
-    Flush { part: u32, generation: u32, snapshot_bytes: Option<u64> },
+    Find {
+        part: u32,
+        generation: u32,
+        look_up: LookUp,
+    },
+    Page {
+        part: u32,
+        generation: u32,
+        page: u64,
+    },
+    Flush {
+        part: u32,
+        generation: u32,
+        snapshot_bytes: Option<u64>,
+    },
     Sync,
-    Build { answer: u64, parts: Vec<usize> },
-    Delete { ticket: Ticket, group: Arc<str> },
+    Build {
+        answer: u64,
+        parts: Vec<usize>,
+    },
+    Delete {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
     States(u64),
+    /// Of a request to delete share state: which partitions have any.
+    StatesToDelete(u64),
+    DeletePart(u64, PartitionId),
+    /// Of a request to delete what is left under an id: whether there is anything.
+    StatesLeft {
+        ticket: Ticket,
+        group: Arc<str>,
+    },
     AdminStates(u64),
-    Reset { admin: u64, index: usize },
-    Letters { part: u32, generation: u32 },
-    Copy { part: u32, generation: u32, target: PartitionId },
-    CopySync { part: u32, generation: u32 },
-    Oldest { part: u32, generation: u32, offset: i64 },
-    Retention { part: u32, generation: u32 },
-    Replay { part: u32, generation: u32, key: KeyHash },
+    Reset {
+        admin: u64,
+        index: usize,
+    },
+    Letters {
+        part: u32,
+        generation: u32,
+    },
+    Copy {
+        part: u32,
+        generation: u32,
+        target: PartitionId,
+    },
+    CopySync {
+        part: u32,
+        generation: u32,
+    },
+    Oldest {
+        part: u32,
+        generation: u32,
+        offset: i64,
+    },
+    Retention {
+        part: u32,
+        generation: u32,
+    },
+    Replay {
+        part: u32,
+        generation: u32,
+        key: KeyHash,
+    },
 }
 
 impl<S: Slice> ShareMachine<S> {
@@ -350,6 +400,8 @@ impl<S: Slice> ShareMachine<S> {
             spoken_for: BTreeMap::new(),
             fading: BTreeSet::new(),
             sessions: 0,
+            readers: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             parts: BTreeMap::new(),
             part_numbers: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -359,6 +411,7 @@ impl<S: Slice> ShareMachine<S> {
             unwritten: BTreeMap::new(),
             describes: BTreeMap::new(),
             pending_describes: BTreeSet::new(),
+            deletes: BTreeMap::new(),
             admins: BTreeMap::new(),
             pending_admins: BTreeSet::new(),
             held: BTreeMap::new(),
@@ -386,13 +439,29 @@ impl<S: Slice> ShareMachine<S> {
         self.started.get_or_insert(now.mono);
         match command {
             ShareCommand::Fetch(fetch) => self.fetch(now, ticket, &fetch, logs, out),
-            ShareCommand::Acknowledge(request) => self.acknowledge(now, ticket, &request, out),
+            ShareCommand::Acknowledge(request) => match self.check_member(&request.group, &request.member) {
+                Ok(()) => self.acknowledge(now, ticket, &request, out),
+                Err(error) => out.reply(ticket, Reply::ShareAcknowledged(Err(error))),
+            },
+            ShareCommand::StandaloneFetch(request) => self.standalone_fetch(now, ticket, request, logs, out),
+            ShareCommand::StandaloneAcknowledge(request) => {
+                self.standalone_acknowledge(now, ticket, request, out);
+            }
+            ShareCommand::StandaloneCommit(request) => self.standalone_commit(now, ticket, request, out),
             ShareCommand::DescribeOffsets { group, partitions } => {
                 self.describe_offsets(ticket, &group, partitions, out);
+            }
+            ShareCommand::DeleteOffsets { group, partitions } => {
+                self.delete_offsets(ticket, &group, partitions, out);
             }
             ShareCommand::DescribeKeys(request) => self.describe_keys(ticket, request, logs, out),
             ShareCommand::AlterKey(request) => self.alter_key(ticket, request, logs, out),
             ShareCommand::ResetOffsets(request) => self.reset_offsets(ticket, request, logs, out),
+            ShareCommand::DeleteStates { group } => {
+                let op = out
+                    .submit(Owner::Share, |op| Submission::ListShareStates { op, group: Arc::clone(&group) });
+                self.ops.insert(op, Op::StatesLeft { ticket, group });
+            }
             ShareCommand::DeleteGroup { group } => self.delete_group(now, ticket, &group, out),
         }
     }
@@ -426,22 +495,34 @@ impl<S: Slice> ShareMachine<S> {
                 self.start_found(now, op, result, logs);
             }
             Completion::Scanned(op, result) => self.scan_done(now, op, result, logs, out),
+            Completion::KeyFound(op, result) => match self.ops.get(&op) {
+                Some(Op::Replay { .. }) => self.replay_found(now, op, result),
+                _ => self.key_found(now, op, result, logs),
+            },
+            Completion::PagesRead(op, result) => self.pages_read(now, op, result, logs, out),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
             Completion::Synced(op, result) => self.synced(now, op, result, out),
             Completion::Appended(op, result) => self.letters_appended(now, op, result, out),
             Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
             Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
-            Completion::ShareStateDeleted(op, result) => self.state_deleted(op, result, out),
+            Completion::ShareStateDeleted(op, result) => match self.ops.remove(&op) {
+                Some(Op::DeletePart(number, partition)) => self.delete_done(number, partition, result, out),
+                Some(Op::Delete { ticket, group }) => Self::state_deleted(ticket, group, result, out),
+                _ => {}
+            },
             Completion::ShareStates(op, result) => match self.ops.get(&op) {
                 Some(Op::AdminStates(_)) => self.admin_states_listed(op, result, out),
-                _ => self.states_listed(op, result, logs, out),
+                _ => match self.ops.remove(&op) {
+                    Some(Op::StatesLeft { ticket, group }) => {
+                        self.delete_left(now, ticket, &group, result, out);
+                    }
+                    Some(Op::StatesToDelete(number)) => self.delete_listed(now, number, result, out),
+                    Some(Op::States(number)) => self.states_listed(number, result, logs, out),
+                    _ => {}
+                },
             },
-            Completion::Read(..)
-            | Completion::RecordsDeleted(..)
-            | Completion::Loaded(..)
-            | Completion::KeyFound(..)
-            | Completion::PagesRead(..) => {}
+            Completion::Read(..) | Completion::RecordsDeleted(..) | Completion::Loaded(..) => {}
         }
     }
 
@@ -471,6 +552,10 @@ impl<S: Slice> ShareMachine<S> {
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
+            waiting_keys: part.stuck_keys(),
+            resting_keys: part.resting_keys(),
+            spilled_keys: part.queue().spans().len(),
+            spilled: part.queue().spans().records(),
             stopped_keys: part.stops.keys_len(),
             dead_letters: part.stops.letters_len(),
             bound: part.bound(),
@@ -499,6 +584,9 @@ impl<S: Slice> ShareMachine<S> {
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
                 view.delayed += open.waits.len();
+                view.waiting_keys += open.stuck_keys();
+                view.spilled_keys += open.queue().spans().len();
+                view.spilled += open.queue().spans().records();
                 let followed = open.stops.keys().filter(|(_, stop)| stop.follows).count();
                 view.followed_keys += followed;
                 view.parked_keys += open.stops.keys_len() - followed;
@@ -541,11 +629,7 @@ impl<S: Slice> ShareMachine<S> {
             self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
         let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
         let offset = offset.get();
-        open.is_some_and(|open| {
-            offset >= open.window.scan()
-                || open.window.get(offset).is_some()
-                || open.replay_of(offset).is_some()
-        })
+        open.is_some_and(|open| open.window.is_unsettled(offset) || open.replay_of(offset).is_some())
     }
 
     fn next_number(&mut self) -> u64 {

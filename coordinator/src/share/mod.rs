@@ -13,23 +13,31 @@ pub(crate) mod event;
 pub(crate) mod expire;
 pub(crate) mod holders;
 pub(crate) mod key_queue;
+pub(crate) mod key_set;
 pub mod limits;
 pub(crate) mod look;
 pub mod machine;
 pub(crate) mod member;
 pub mod observe;
+pub(crate) mod page_table;
+pub(crate) mod paging;
 pub(crate) mod partition;
 pub(crate) mod poison;
+pub(crate) mod ranges;
 pub(crate) mod recorder;
+pub(crate) mod recovery;
 pub(crate) mod replay;
+pub(crate) mod resting;
 pub(crate) mod retry;
 pub(crate) mod session;
 pub(crate) mod settled;
 pub(crate) mod snapshot;
+pub(crate) mod spans;
+pub(crate) mod spill;
 pub(crate) mod stops;
 pub(crate) mod window;
 
-pub use limits::ShareLimits;
+pub use limits::{ShareLimits, WindowLimits};
 pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareKeyView, ShareMachine, SharePartitionView};
 pub use observe::Bound;
 
@@ -111,6 +119,8 @@ pub struct ShareConfig {
     pub hold_target_ms: i64,
     /// `sluice.share.window.bytes`.
     pub window_bytes_max: u64,
+    /// `sluice.share.stuck.keys.max`: keys that wait for a retry.
+    pub stuck_keys_max: u64,
     /// `sluice.share.sync.ms`.
     pub sync_ms: i64,
 }
@@ -136,6 +146,7 @@ impl Default for ShareConfig {
             disconnect_grace_ms: None,
             hold_target_ms: 100,
             window_bytes_max: 16 << 20,
+            stuck_keys_max: 1_000_000,
             sync_ms: 100,
         }
     }
@@ -240,8 +251,11 @@ pub enum ShareError {
     /// There are too many sessions (SHARE_SESSION_LIMIT_REACHED).
     #[error("too many share sessions")]
     SessionLimit,
+    /// Another reader has a range of this one now (FENCED_MEMBER_EPOCH).
+    #[error("another reader has these key ranges now; begin a new session")]
+    Fenced,
     /// The group is used in another way (NON_EMPTY_GROUP).
-    #[error("group is not empty")]
+    #[error("the group id is used by members, or by standalone readers: one way at a time")]
     NonEmptyGroup,
     /// State could not be written or read (KAFKA_STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE): try again.
     #[error("share state is not available now")]

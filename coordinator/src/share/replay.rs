@@ -4,8 +4,9 @@
 //! other's, so that order, recall and recovery are the same ones. Its events are stored inside of its share-partition's.
 //! The start offset, the lag and all other keys are as without it.
 //!
-//! Invariants. While there is a replay of a key, its share-partition grants nothing of that key; the replay grants nothing
-//! while members hold records of the key that are not its own. No offset is unsettled in both.
+//! Invariants. While there is a replay of a key, its share-partition grants nothing of that key behind the replay's end;
+//! the replay grants nothing while members hold records of the key that are not its own, or some before its end are
+//! unsettled. No offset is unsettled in both.
 
 use std::sync::Arc;
 
@@ -14,12 +15,14 @@ use records::ids::{KeyHash, Offset};
 
 use super::admin::AdminError;
 use super::event::Event;
+use super::limits::WindowLimits;
 use super::partition::SharePartition;
+use super::ranges::contain;
 use super::{Poison, ShareConfig};
 use crate::io::{Scanned, ScannedBatch, ScannedKind, ScannedRecord};
 use crate::plan::share_fetch::Bidder;
 use crate::share::acquire::Turn;
-use crate::share::key_queue::Cursor;
+use crate::share::key_queue::{Cursor, Halt};
 use crate::time::Now;
 
 /// Replays of one share-partition at a time.
@@ -89,7 +92,8 @@ impl SharePartition {
         Ok(count)
     }
 
-    /// What was settled of a key in a range is delivered again, as far as it is still in the log.
+    /// What was settled of a key in a range is delivered again, as far as it is still in the log, and up to its first record
+    /// that is not done: what lies behind that may come for the first time yet.
     pub(super) fn replay(
         &mut self,
         key: KeyHash,
@@ -97,8 +101,12 @@ impl SharePartition {
         log_start: i64,
         now: Now,
     ) -> Result<u64, AdminError> {
+        if to >= self.window.scan() {
+            return Err(AdminError::InvalidRange);
+        }
         let from = from.max(log_start);
-        if from > to || to >= self.window.scan() {
+        let to = self.first_of(key).map_or(to, |first| to.min(first - 1));
+        if from > to {
             return Err(AdminError::InvalidRange);
         }
         self.start_replay(key, from, to, None, now)?;
@@ -108,7 +116,7 @@ impl SharePartition {
     pub(super) fn apply_replay(&mut self, event: &Event, now: Now) {
         match event {
             Event::ReplayStarted { key, from, to, only } => {
-                let mut part = Self::new(self.replay_config());
+                let mut part = Self::new(self.replay_config(), Arc::new(WindowLimits::none()));
                 part.window.reset(*from);
                 if only.is_some() {
                     self.stops.forget_redrivable(*key);
@@ -164,7 +172,9 @@ impl SharePartition {
             Poison::DeadLetter | Poison::Follow => Poison::DeadLetter,
             Poison::Skip | Poison::Park => Poison::Skip,
         };
-        Arc::new(ShareConfig { poison, ..ShareConfig::clone(&self.config) })
+        // Its own bound is the number of records that are looked up ahead.
+        let config = ShareConfig::clone(&self.config);
+        Arc::new(ShareConfig { poison, window_bytes_max: u64::MAX, stuck_keys_max: u64::MAX, ..config })
     }
 
     /// Lets replays begin whose key nobody holds otherwise, and ends those that are done.
@@ -172,15 +182,11 @@ impl SharePartition {
         let mut done = Vec::new();
         for (&key, replay) in &mut self.replays {
             let parked = self.stops.key(key).is_some_and(|stop| !stop.follows);
-            let blocked = parked || self.queue.first_out(key).is_some();
+            let before = self.queue.first(key).is_some_and(|first| first <= replay.to);
+            let rests = self.queue.resting().contains(key);
+            let blocked = rests || parked || before || self.queue.first_out(key).is_some();
             let part = &mut replay.part;
-            if blocked != part.queue.is_stopped(key) {
-                if blocked {
-                    part.queue.stop(&part.window, key, false);
-                } else {
-                    part.queue.resume(&part.window, key);
-                }
-            }
+            part.queue.halt(&part.window, key, blocked.then_some(Halt::All));
             part.window.advance();
             if part.window.start() > replay.to {
                 done.push(key);
@@ -194,7 +200,7 @@ impl SharePartition {
         let mut look_ups = Vec::new();
         for (&key, replay) in &mut self.replays {
             let scan = replay.part.window.scan();
-            let blocked = replay.part.queue.is_stopped(key);
+            let blocked = replay.part.queue.is_halted(key);
             if replay.looking || blocked || scan > replay.to || replay.part.window.len() >= AHEAD_MAX {
                 continue;
             }
@@ -213,17 +219,22 @@ impl SharePartition {
         look_ups
     }
 
-    /// Records of a replay were found, with their sizes, up to `next`; or could not be looked up.
-    pub(crate) fn looked_up(&mut self, key: KeyHash, found: Option<(Vec<(i64, u32)>, i64)>, now: Now) {
-        let Some(replay) = self.replays.get_mut(&key) else { return };
+    /// Records of a replay were found, with their sizes, up to `next`; or could not be looked up. Says whether that led on.
+    pub(crate) fn looked_up(
+        &mut self,
+        key: KeyHash,
+        found: Option<(Vec<(i64, u32)>, i64)>,
+        now: Now,
+    ) -> bool {
+        let Some(replay) = self.replays.get_mut(&key) else { return true };
         replay.looking = false;
-        let Some((records, next)) = found else { return };
+        let Some((records, next)) = found else { return false };
         let (scan, next) = (replay.part.window.scan(), next.min(replay.to + 1));
         if next <= scan {
-            return;
+            return false;
         }
         // What is not settled yet comes by itself.
-        let settled = |&&(offset, _): &&(i64, u32)| offset >= scan && self.window.get(offset).is_none();
+        let settled = |&&(offset, _): &&(i64, u32)| offset >= scan && !self.window.is_unsettled(offset);
         let records = records.iter().filter(settled).map(|&(offset, bytes)| ScannedRecord {
             offset: Offset(offset),
             key: Some(key),
@@ -236,6 +247,7 @@ impl SharePartition {
             kind: ScannedKind::Data(records.filter(|record| record.offset.get() < next).collect()),
         };
         replay.part.scanned(&Scanned { batches: vec![batch], next: Offset(next) }, now);
+        true
     }
 
     /// The log begins at `at` now.
@@ -252,13 +264,17 @@ impl SharePartition {
         now: Now,
         delivery: &mut dyn FnMut() -> u64,
     ) {
-        for replay in self.replays.values_mut() {
+        for (&key, replay) in &mut self.replays {
             let part = &mut replay.part;
             if !part.queue.is_ready() || !part.may_grant(replay.to + 1) {
                 continue;
             }
-            for bidder in bidders.iter_mut() {
+            let may = |bidder: &&mut Bidder| {
+                bidder.ranges.as_ref().is_none_or(|ranges| contain(ranges, Some(key), 0))
+            };
+            for bidder in bidders.iter_mut().filter(may) {
                 let mut own = Bidder {
+                    ranges: None,
                     member: Arc::clone(&bidder.member),
                     cursor: Cursor::default(),
                     lock: None,

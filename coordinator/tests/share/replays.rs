@@ -268,3 +268,35 @@ fn a_change_of_order_ends_a_replay() {
     assert_eq!(world.ack("B", 2, 4, ACCEPT), None);
     assert_eq!(world.start(), 5);
 }
+
+/// What followed to the dead-letter topic was never granted before its redrive.
+#[test]
+fn k50_what_nobody_was_ever_given_can_be_acknowledged() {
+    let mut world = redriving(Poison::Follow);
+    world.log("a a a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0, 1, 2]);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 3);
+    assert_eq!(each(&world.fetch("A", 10)), [(0, 1), (1, 1), (2, 1)]);
+    assert_eq!(world.ack("A", 0, 2, ACCEPT), None);
+    assert_eq!(world.start(), 3);
+}
+
+/// What is not done yet comes for the first time, in its turn, and only once.
+#[test]
+fn k46_a_replay_ends_at_the_first_record_that_is_not_done() {
+    let mut world = World::keyed();
+    world.log("a a a a");
+    assert_eq!(world.fetch("A", 3), [(0, 2, 1)]);
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(3))), 1);
+    assert_eq!(world.fetch("B", 10), [], "1 is A's");
+    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
+    assert_eq!(each(&world.fetch("B", 10)), [(0, 1)]);
+    assert_eq!(world.ack("B", 0, 0, ACCEPT), None);
+    assert_eq!(each(&world.fetch("B", 10)), [(3, 1)]);
+    let refused = world.alter(of("a"), KeyAction::Replay(Offset(3), Offset(3)));
+    assert_eq!(refused, Err(AdminError::InvalidRange));
+}

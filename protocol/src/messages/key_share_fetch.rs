@@ -153,7 +153,7 @@ flexible_message! {
         last_offset: Offset;
         /// The acknowledgement's delivery number.
         delivery_number: i64;
-        /// What went wrong, if anything; nothing of the range was then applied.
+        /// What went wrong, if anything. INVALID_RECORD_STATE: what of the range is held was acknowledged all the same.
         error_code: ErrorCode;
     }
 

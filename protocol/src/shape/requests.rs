@@ -4,7 +4,8 @@ use kafka_wire_core::StrBytes;
 
 use super::{Field, blob, boolean, fixed, optional, primitives, structs, text};
 use crate::wire::{
-    create_partitions_request, create_topics_request, delete_records_request, delete_topics_request,
+    alter_share_group_offsets_request, create_partitions_request, create_topics_request,
+    delete_records_request, delete_share_group_offsets_request, delete_topics_request,
     describe_configs_request, describe_log_dirs_request, describe_share_group_offsets_request,
     describe_topic_partitions_request, incremental_alter_configs_request, join_group_request,
     leave_group_request, list_offsets_request, metadata_request, offset_commit_request,
@@ -204,3 +205,14 @@ pub(crate) const DESCRIBE_SHARE_GROUP_OFFSETS: &[Field] = &[structs::<
     structs::<describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestTopic>(&[text(), INT32S])
         .nullable(),
 ])];
+
+pub(crate) const ALTER_SHARE_GROUP_OFFSETS: &[Field] = &[
+    text(),
+    structs::<alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic>(&[
+        text(),
+        structs::<alter_share_group_offsets_request::AlterShareGroupOffsetsRequestPartition>(&[INT32, INT64]),
+    ]),
+];
+
+pub(crate) const DELETE_SHARE_GROUP_OFFSETS: &[Field] =
+    &[text(), structs::<delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic>(&[text()])];

@@ -65,6 +65,18 @@ const KEY_SHARE_ACKNOWLEDGE: &[Field] = &[
     structs::<()>(&[fixed(16), structs::<()>(&[fixed(4), ACKNOWLEDGEMENTS])]),
 ];
 
+const KEY_SHARE_DESCRIBE: &[Field] = &[
+    text(),
+    structs::<()>(&[text(), structs::<()>(&[fixed(4), structs::<()>(&[fixed(16)])])]).nullable(),
+    fixed(4),
+];
+
+const KEY_SHARE_ALTER: &[Field] =
+    &[text(), structs::<()>(&[text(), structs::<()>(&[fixed(4), structs::<()>(&[fixed(41)])])])];
+
+const KEY_SHARE_COMMIT: &[Field] =
+    &[text(), structs::<()>(&[fixed(16), structs::<()>(&[fixed(4), structs::<()>(&[fixed(16)])])])];
+
 const INT32S: Field = crate::shape::primitives::<i32>(&[fixed(4)]);
 
 /// The shape of every API's request.
@@ -76,6 +88,9 @@ pub(super) fn shape(key: ApiKey) -> &'static [Field] {
         ApiKey::ShareAcknowledge => SHARE_ACKNOWLEDGE,
         ApiKey::KeyShareFetch => KEY_SHARE_FETCH,
         ApiKey::KeyShareAcknowledge => KEY_SHARE_ACKNOWLEDGE,
+        ApiKey::KeyShareDescribe => KEY_SHARE_DESCRIBE,
+        ApiKey::KeyShareAlter => KEY_SHARE_ALTER,
+        ApiKey::KeyShareCommit => KEY_SHARE_COMMIT,
         _ => &[],
     })
 }

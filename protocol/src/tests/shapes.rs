@@ -73,6 +73,9 @@ const UNKNOWN_TO_SECOND_LIBRARY: &[(ApiKey, i16)] = &[
     (ApiKey::ShareFetch, 2),
     (ApiKey::ShareAcknowledge, 2),
     (ApiKey::DescribeShareGroupOffsets, 1),
+    (ApiKey::KeyShareCommit, 0),
+    (ApiKey::KeyShareDescribe, 0),
     (ApiKey::KeyShareFetch, 0),
     (ApiKey::KeyShareAcknowledge, 0),
+    (ApiKey::KeyShareAlter, 0),
 ];

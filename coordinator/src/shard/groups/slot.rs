@@ -10,6 +10,7 @@ use records::{Codec, TimestampType};
 
 use crate::command::Ticket;
 use crate::group::{GroupError, GroupPartition, GroupReply, ShareMembership};
+use crate::share::admin::ResetOffsets;
 use crate::time::{Mono, Now};
 
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub(super) enum Held {
     Share(ShareMembership),
     /// The group's records are tombstoned; its share state goes next.
     Deleted(Ticket, Arc<str>),
+    /// There is a share group of this id; its share-partitions are reset next.
+    Altered(Ticket, ResetOffsets),
     /// The group could not be deleted.
     NotDeleted(Ticket, GroupError),
     /// Commits of this coordinator partition beyond their logs are lowered; they must be synced.

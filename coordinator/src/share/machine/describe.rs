@@ -8,7 +8,7 @@ use records::ids::{Offset, PartitionId};
 use super::{Op, PartState, ShareMachine};
 use crate::command::Ticket;
 use crate::group::GroupError;
-use crate::io::{IoError, OpId, Slice, Submission};
+use crate::io::{IoError, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::{Effect, Reply, ShareOffsets};
 use crate::share::ShareError;
@@ -41,12 +41,11 @@ impl<S: Slice> ShareMachine<S> {
 
     pub(super) fn states_listed(
         &mut self,
-        op: OpId,
+        number: u64,
         result: Result<Vec<PartitionId>, IoError>,
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
-        let Some(Op::States(number)) = self.ops.remove(&op) else { return };
         let Some(describe) = self.describes.get_mut(&number) else { return };
         let Ok(on_disk) = result else {
             let Some(describe) = self.describes.remove(&number) else { return };
@@ -90,7 +89,12 @@ impl<S: Slice> ShareMachine<S> {
                     .and_then(|part| self.parts.get(part))
                     .map(|part| &part.state)
             };
-            if found.iter().any(|id| matches!(state(id), Some(PartState::Opening(_) | PartState::Starting))) {
+            if found.iter().any(|id| {
+                matches!(
+                    state(id),
+                    Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)
+                )
+            }) {
                 continue;
             }
             let wanted = describe.wanted.clone().unwrap_or_else(|| found.iter().copied().collect());
@@ -140,8 +144,12 @@ impl<S: Slice> ShareMachine<S> {
         self.ops.insert(op, Op::Delete { ticket, group: Arc::clone(group) });
     }
 
-    pub(super) fn state_deleted(&mut self, op: OpId, result: Result<(), IoError>, out: &mut Outbox<S>) {
-        let Some(Op::Delete { ticket, group }) = self.ops.remove(&op) else { return };
+    pub(super) fn state_deleted(
+        ticket: Ticket,
+        group: Arc<str>,
+        result: Result<(), IoError>,
+        out: &mut Outbox<S>,
+    ) {
         let reply = match result {
             Ok(()) => {
                 out.effect(Effect::GroupDeleted(group));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use records::ids::PartitionId;
 
+use super::standalone::is_reader;
 use super::{LeftBy, Part, ShareMachine, Timer};
 use crate::command::{ConnectionId, Fact, Ticket};
 use crate::io::Slice;
@@ -144,6 +145,7 @@ impl<S: Slice> ShareMachine<S> {
 
     fn connection_closed(&mut self, now: Now, connection: ConnectionId) {
         let mut fetching: BTreeSet<u32> = BTreeSet::new();
+        self.forget_fenced(connection);
         let members = self.spoken_for.remove(&connection).unwrap_or_default();
         for &member in &members {
             for number in self.member_mut(member).asks.clone() {
@@ -172,6 +174,7 @@ impl<S: Slice> ShareMachine<S> {
             let config = self.config(self.members[&member].group);
             let after =
                 self.member_mut(member).lost(connection, fetching.contains(&member), &config, now.mono);
+            let after = if is_reader(&self.members[&member].name) { AfterLoss::Ends } else { after };
             match after {
                 AfterLoss::Ends => self.end_session(now, member),
                 AfterLoss::EndsAt(at) => self.timers.set(Timer::Grace(member), Some(at)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use records::ids::PartitionId;
 
+use super::standalone::is_reader;
 use super::{Ask, PartState, Patience, ShareMachine};
 use crate::command::{AckRange, ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
 use crate::io::Slice;
@@ -34,12 +35,13 @@ impl<S: Slice> ShareMachine<S> {
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
-        if let Err(error) = self.try_fetch(now, ticket, fetch, logs, out) {
+        let may = self.check_member(&fetch.group, &fetch.member);
+        if let Err(error) = may.and_then(|()| self.try_fetch(now, ticket, fetch, logs, out)) {
             out.reply(ticket, Reply::ShareFetched(Err(error)));
         }
     }
 
-    fn try_fetch(
+    pub(super) fn try_fetch(
         &mut self,
         now: Now,
         ticket: Ticket,
@@ -121,7 +123,9 @@ impl<S: Slice> ShareMachine<S> {
         let keys_max = fetch.key_share.map_or(0, |terms| terms.keys_max);
         let mut budget =
             Budget::new(fetch.records_max.min(self.limits.records_max), fetch.bytes_max, keys_max);
-        if config.order == ShareOrder::Key && config.hold_target_ms > 0 {
+        // A reader of ranges of its own takes from nobody.
+        let shares = !is_reader(&fetch.member);
+        if config.order == ShareOrder::Key && config.hold_target_ms > 0 && shares {
             let hold = Micros::from_ms(config.hold_target_ms.min(config.lock_ms / 2));
             let held = parts
                 .iter()
@@ -327,6 +331,7 @@ impl<S: Slice> ShareMachine<S> {
         self.release_all(now, member);
         self.leave_parts(member);
         self.fading.insert(member);
+        self.forget_reader(member);
         let state = self.member_mut(member);
         state.loss = None;
         state.left_until = None;

@@ -10,9 +10,10 @@ use crate::plan::share_fetch::{Bidder, match_round};
 use crate::share::ShareOrder;
 use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
+use crate::share::snapshot::Snapshot;
 use crate::time::{Micros, Now};
 
-use records::ids::Offset;
+use records::ids::{KeyHash, Offset};
 
 impl<S: Slice> ShareMachine<S> {
     /// Matches, answers, parks, reads ahead and appends what the inputs since the last call call for.
@@ -28,6 +29,7 @@ impl<S: Slice> ShareMachine<S> {
             for part in first.into_iter().chain(later) {
                 self.tend_replays(part, logs, out);
                 self.match_part(now, part, logs);
+                self.bring_back(now, part, logs, out);
                 self.read_ahead(part, logs, out);
                 self.copy_dead_letters(now, part, logs, out);
             }
@@ -42,7 +44,8 @@ impl<S: Slice> ShareMachine<S> {
         for part in touched {
             self.append_events(now, part, out);
             self.keep_watch(now, part);
-            let deadline = self.parts.get(&part).and_then(Part::open).and_then(SharePartition::next_deadline);
+            let open = self.parts.get(&part).and_then(Part::open);
+            let deadline = open.and_then(|open| open.next_deadline(now));
             self.timers.set(Timer::Part(part), deadline);
         }
         self.answer_describes(logs, out);
@@ -53,7 +56,8 @@ impl<S: Slice> ShareMachine<S> {
     fn match_part(&mut self, now: Now, number: u32, logs: &LogTable) {
         let Some(part) = self.parts.get(&number) else { return };
         let config = Arc::clone(&self.group(part.group).config);
-        let upper = upper(logs, &config, part.id);
+        let partition = part.id;
+        let upper = upper(logs, &config, partition);
         if part.asks.is_empty() || part.open().is_none_or(|open| !open.is_ready() || !open.may_grant(upper)) {
             return;
         }
@@ -67,12 +71,15 @@ impl<S: Slice> ShareMachine<S> {
             .iter()
             .map(|number| {
                 let ask = &self.asks[number];
+                let claims = self.claimed(ask.member, partition);
                 Bidder {
                     member: Arc::clone(&self.members[&ask.member].name),
                     numbered: ask.numbered,
                     per_key_max: ask.per_key_max,
                     keys_max: usize::MAX,
                     strict: ask.strict,
+                    ranges: claims.as_ref().map(|claims| Arc::clone(&claims.0)),
+                    turn_from: claims.map_or(KeyHash(0), |claims| claims.1),
                     budget: ask.budget,
                     cursor: Cursor::default(),
                     delivery: None,
@@ -94,6 +101,11 @@ impl<S: Slice> ShareMachine<S> {
         });
         let mut granted = false;
         for (ask, bidder) in asks.into_iter().zip(bidders) {
+            if bidder.ranges.is_some()
+                && let Some(member) = self.asks.get(&ask).map(|ask| ask.member)
+            {
+                self.looked(member, partition, bidder.turn_from);
+            }
             if let Some(delivery) = bidder.delivery {
                 granted = true;
                 if let Some(state) = self.asks.get_mut(&ask) {
@@ -156,10 +168,14 @@ impl<S: Slice> ShareMachine<S> {
         let Some(ask) = self.asks.get(&number) else { return false };
         ask.parts.iter().filter_map(|(_, part)| self.parts.get(&(*part)?)).any(|part| match &part.state {
             PartState::Closed | PartState::Broken(_) => false,
-            PartState::Opening(_) | PartState::Starting => true,
+            PartState::Opening(_) | PartState::Loading(..) | PartState::Starting => true,
             PartState::Open(open) => {
                 let config = &self.group(part.group).config;
-                part.scanning || open.wants_scan(upper(logs, config, part.id))
+                part.scanning
+                    || part.look_ups > 0
+                    || open.wants_look_up()
+                    || open.pages.reading.is_some()
+                    || open.wants_scan(upper(logs, config, part.id))
             }
         })
     }
@@ -168,9 +184,11 @@ impl<S: Slice> ShareMachine<S> {
     fn read_ahead(&mut self, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get(&number) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
+        let by_ranges = self.reads_by_ranges(number);
         // What a restart left unread is read although nobody asks: it may be stopped, or altered.
         let wanted = |open: &SharePartition| {
-            open.wants_scan(upper) && (!part.interested.is_empty() || !open.may_grant(upper))
+            let more = open.wants_scan(upper) || (by_ranges && open.may_scan(upper));
+            more && (!part.interested.is_empty() || !open.may_grant(upper))
         };
         if part.scanning || !part.open().is_some_and(wanted) {
             return;
@@ -201,13 +219,7 @@ impl<S: Slice> ShareMachine<S> {
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
-        let (number, generation) = match self.ops.remove(&op) {
-            Some(Op::Scan(number, generation)) => (number, generation),
-            Some(Op::Replay { part, generation, key }) => {
-                return self.replay_scanned(now, part, generation, key, result);
-            }
-            _ => return,
-        };
+        let Some(Op::Scan(number, generation)) = self.ops.remove(&op) else { return };
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
             return;
         };
@@ -245,7 +257,8 @@ impl<S: Slice> ShareMachine<S> {
 
     /// Looks at a share-partition again in a while, or when its first lock or wait ends.
     pub(super) fn scan_later(&mut self, now: Now, number: u32) {
-        let own = self.parts.get(&number).and_then(Part::open).and_then(SharePartition::next_deadline);
+        let open = self.parts.get(&number).and_then(Part::open);
+        let own = open.and_then(|open| open.next_deadline(now));
         let retry = now.mono + SCAN_RETRY;
         self.timers.set(Timer::Part(number), Some(own.map_or(retry, |own| own.min(retry))));
     }
@@ -260,21 +273,16 @@ impl<S: Slice> ShareMachine<S> {
             return;
         }
         let PartState::Open(open) = &mut part.state else { return };
-        if !open.has_events() {
+        let writes_out = open.wants_page_out(now);
+        if !open.has_events() && !writes_out {
             return;
         }
         let events = open.take_events();
         let mut snapshot_bytes = None;
-        let op = if part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
-            let snapshot = open.snapshot();
+        let op = if writes_out || part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
+            let Snapshot { bytes: snapshot, pages, dropped } = open.snapshot(now);
             snapshot_bytes = Some(snapshot.len() as u64);
-            out.submit(Owner::Share, |op| Submission::WriteSnapshot {
-                op,
-                state,
-                snapshot,
-                pages: Vec::new(),
-                dropped: Vec::new(),
-            })
+            out.submit(Owner::Share, |op| Submission::WriteSnapshot { op, state, snapshot, pages, dropped })
         } else {
             out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })
         };

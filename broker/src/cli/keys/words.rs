@@ -1,0 +1,391 @@
+//! What is said of keys: sentences and tables for people, JSON for programs.
+
+use std::fmt::Write as _;
+
+use protocol::StrBytes;
+use protocol::messages::key_share_describe::{
+    KeyShareAnswer, KeyShareDescribedKey, KeyShareDescribedPartition, KeyShareStoppedKey, Reason,
+    STOP_REASONS, WORST_BY_AGE, WORST_BY_BACKLOG, WORST_BY_DELIVERIES,
+};
+use records::ids::{KeyHash, Offset};
+use serde_json::{Value, json};
+
+use super::target::{Found, Which};
+use crate::cli::remote::table;
+use crate::cli::times;
+
+/// A hash as it is shown and taken everywhere.
+pub(super) fn hash(hash: KeyHash) -> String {
+    format!("{:016x}", hash.0)
+}
+
+/// All partitions with their worst keys.
+pub(super) fn listed(group: &str, partitions: &[(String, KeyShareDescribedPartition)]) -> String {
+    if partitions.is_empty() {
+        return format!("share group {group} has read nothing so far\n");
+    }
+    let mut text = String::new();
+    for (topic, partition) in partitions {
+        text.push_str(&stands(topic, partition));
+        text.push_str(&worst(&partition.keys));
+        text.push_str(&stopped(&partition.stopped));
+        if !partition.spans.is_empty() {
+            let rows: Vec<Vec<String>> = partition
+                .spans
+                .iter()
+                .map(|span| {
+                    vec![hash(span.key_hash), span.first_offset.to_string(), span.records.to_string()]
+                })
+                .collect();
+            text.push_str("  kept as spans:\n");
+            text.push_str(&table(4, &["KEY HASH", "FROM", "RECORDS, ABOUT"], &rows));
+        }
+    }
+    text
+}
+
+fn stands(topic: &str, partition: &KeyShareDescribedPartition) -> String {
+    let place = format!("{topic}-{}", partition.index);
+    if partition.error_code.is_error() {
+        let message = partition.error_message.clone().unwrap_or_default();
+        return format!("{place}: {message}\n");
+    }
+    if partition.start_offset < Offset(0) {
+        return format!("{place}: never read by this group\n");
+    }
+    let order = if partition.order == 0 { "no order" } else { "every key in order" };
+    let mut text = format!(
+        "{place}: {order}, start {}, read to {}, end {}, {} not done\n",
+        partition.start_offset, partition.scan_offset, partition.end_offset, partition.lag
+    );
+    let _ = writeln!(
+        text,
+        "  {} with members (of {} keys), {} ready, {} waiting, {} parked, {} following, {} dead letters, {} in spans",
+        partition.in_flight,
+        partition.leased_keys,
+        partition.ready,
+        partition.waiting,
+        partition.parked,
+        partition.following,
+        partition.dead_letters,
+        partition.spilled,
+    );
+    if let Some(bound) = &partition.bound {
+        let _ = writeln!(text, "  further records are kept back by {bound}");
+    }
+    if let Some(trouble) = &partition.dead_letter_trouble {
+        let _ = writeln!(text, "  dead letters wait: {trouble}");
+    }
+    if partition.oldest_ms >= 0 {
+        let _ = writeln!(text, "  the oldest open record is of {}", times::shown(partition.oldest_ms));
+    }
+    if partition.retention_offset >= Offset(0) {
+        let _ = writeln!(
+            text,
+            "  RETENTION takes open records from offset {} on at {}",
+            partition.retention_offset,
+            times::shown(partition.retention_ms)
+        );
+    }
+    if partition.complete == 0 {
+        let _ = writeln!(text, "  (the keys below are those of the oldest part of what was read)");
+    }
+    text
+}
+
+fn worst(keys: &[KeyShareDescribedKey]) -> String {
+    if keys.is_empty() {
+        return String::new();
+    }
+    let row = |key: &KeyShareDescribedKey| {
+        vec![
+            hash(key.key_hash),
+            key.first_offset.to_string(),
+            key.backlog.to_string(),
+            key.deliveries.to_string(),
+            measures(key.measures).join(", "),
+        ]
+    };
+    let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
+    table(2, &["KEY HASH", "FIRST", "BACKLOG", "FAILED", "WORST BY"], &rows)
+}
+
+fn measures(sum: i8) -> Vec<&'static str> {
+    let all = [(WORST_BY_AGE, "age"), (WORST_BY_BACKLOG, "backlog"), (WORST_BY_DELIVERIES, "deliveries")];
+    all.into_iter().filter(|(measure, _)| sum & measure != 0).map(|(_, word)| word).collect()
+}
+
+fn stopped(keys: &[KeyShareStoppedKey]) -> String {
+    if keys.is_empty() {
+        return String::new();
+    }
+    let row = |key: &KeyShareStoppedKey| {
+        vec![
+            if key.has_key == 0 { "(no key)".to_owned() } else { hash(key.key_hash) },
+            key.offset.to_string(),
+            if key.follows == 0 { "parked" } else { "to the dead letters" }.to_owned(),
+            times::shown(key.since_ms),
+            stop_reason(key.reason).to_owned(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
+    format!("  stopped keys:\n{}", table(4, &["KEY HASH", "AT", "STATE", "SINCE", "WHY"], &rows))
+}
+
+fn stop_reason(code: i8) -> &'static str {
+    let index = usize::try_from(code).unwrap_or(0).wrapping_sub(1);
+    STOP_REASONS.get(index).copied().unwrap_or("for a reason that this command does not know")
+}
+
+/// All that is known of one key, partition by partition.
+pub(super) fn shown(which: &Which, found: &[Found]) -> String {
+    let mut text = String::new();
+    for found in found {
+        text.push_str(&stands(&which.topic, &found.partition));
+        if let Some(hash) = which.hash() {
+            let of_key: Vec<KeyShareDescribedKey> =
+                found.partition.keys.iter().filter(|key| key.key_hash == hash).cloned().collect();
+            text.push_str(&worst(&of_key));
+            let of_key: Vec<KeyShareStoppedKey> = found
+                .partition
+                .stopped
+                .iter()
+                .filter(|key| key.has_key != 0 && key.key_hash == hash)
+                .cloned()
+                .collect();
+            text.push_str(&stopped(&of_key));
+            for span in found.partition.spans.iter().filter(|span| span.key_hash == hash) {
+                let _ = writeln!(
+                    text,
+                    "  about {} records from offset {} on are kept as a span",
+                    span.records, span.first_offset
+                );
+            }
+        }
+        let _ = writeln!(text, "  {}: {}", target(which), sentence(&found.answer));
+    }
+    text
+}
+
+/// One line a partition: why is it not being delivered?
+pub(super) fn why(which: &Which, found: &[Found]) -> String {
+    let mut text = String::new();
+    // A key is in one partition most often: what all others do not know of it would only hide that.
+    let told = |found: &&Found| Reason::from_code(found.answer.reason) != Some(Reason::UnknownKey);
+    let some = found.iter().any(|found| told(&found));
+    for found in found.iter().filter(|found| !some || told(found)) {
+        let _ = writeln!(
+            text,
+            "{}-{}: {}: {}",
+            which.topic,
+            found.partition.index,
+            target(which),
+            sentence(&found.answer)
+        );
+    }
+    text
+}
+
+fn target(which: &Which) -> String {
+    match (&which.key, which.offset) {
+        (_, Some(offset)) => format!("offset {offset}"),
+        (Some(key), None) => format!("key {key:?} ({})", hash(which.hash().unwrap_or_default())),
+        (None, None) => format!("key {}", hash(which.hash().unwrap_or_default())),
+    }
+}
+
+/// The answer in words.
+pub(super) fn sentence(answer: &KeyShareAnswer) -> String {
+    let member = || answer.member.clone().unwrap_or_default();
+    let time = || times::shown(answer.time_ms);
+    let detail = || answer.detail.clone().unwrap_or_default();
+    match Reason::from_code(answer.reason) {
+        Some(Reason::Ready) => "nothing holds it back: it goes to the next member that asks".to_owned(),
+        Some(Reason::Done) => "it is done: accepted, archived, or gone from the log".to_owned(),
+        Some(Reason::UnknownKey) => "no open record of this key was read so far".to_owned(),
+        Some(Reason::NotScanned) => match &answer.detail {
+            Some(bound) => format!("it was not read yet, and reading has stopped at {bound}"),
+            None => "it was not read yet".to_owned(),
+        },
+        Some(Reason::Unwritten) => format!("it is in an answer to {} that is not written yet", member()),
+        Some(Reason::Held) => format!("{} holds it until {}", member(), time()),
+        Some(Reason::Recalled) => {
+            format!("it was recalled from {}, which has it until {}", member(), time())
+        }
+        Some(Reason::HeldByGone) => {
+            format!("{} holds it until {}, but its connections are gone", member(), time())
+        }
+        Some(Reason::Behind) => format!("it is behind offset {} of its key", answer.behind_offset),
+        Some(Reason::BehindReplay) => "it is behind a replay of its key".to_owned(),
+        Some(Reason::Waiting) => format!("it waits for a retry until {}", time()),
+        Some(Reason::DeadLetter) => match &answer.detail {
+            Some(trouble) => format!("it waits for the dead-letter topic since {}: {trouble}", time()),
+            None => "it is being copied to the dead-letter topic".to_owned(),
+        },
+        Some(Reason::Parked) => {
+            format!("its key is parked since {} by offset {}", time(), answer.behind_offset)
+        }
+        Some(Reason::Bound) => format!("it is ready, but {} keeps it back", detail()),
+        None => format!("for a reason that this command does not know ({})", answer.reason),
+    }
+}
+
+/// [`listed`] for programs.
+pub(super) fn listed_json(partitions: &[(String, KeyShareDescribedPartition)]) -> Value {
+    partitions.iter().map(|(topic, partition)| partition_json(topic, partition)).collect()
+}
+
+/// [`shown`] for programs.
+pub(super) fn shown_json(which: &Which, found: &[Found]) -> Value {
+    let one = |found: &Found| {
+        let mut told = partition_json(&which.topic, &found.partition);
+        told["answer"] = answer_json(&found.answer);
+        told
+    };
+    found.iter().map(one).collect()
+}
+
+/// [`why`] for programs: every partition.
+pub(super) fn why_json(found: &[Found]) -> Value {
+    let one =
+        |found: &Found| json!({"partition": found.partition.index, "answer": answer_json(&found.answer)});
+    found.iter().map(one).collect()
+}
+
+fn known(offset: Offset) -> Option<i64> {
+    Some(offset.get()).filter(|offset| *offset >= 0)
+}
+
+fn time(ms: i64) -> Option<i64> {
+    Some(ms).filter(|ms| *ms >= 0)
+}
+
+fn answer_json(answer: &KeyShareAnswer) -> Value {
+    let reason = match Reason::from_code(answer.reason) {
+        Some(reason) => format!("{reason:?}"),
+        None => answer.reason.to_string(),
+    };
+    json!({
+        "reason": reason,
+        "words": sentence(answer),
+        "member": answer.member.as_ref().map(StrBytes::as_str),
+        "timeMs": time(answer.time_ms),
+        "behindOffset": known(answer.behind_offset),
+        "detail": answer.detail.as_ref().map(StrBytes::as_str),
+    })
+}
+
+fn partition_json(topic: &str, partition: &KeyShareDescribedPartition) -> Value {
+    let key = |key: &KeyShareDescribedKey| {
+        json!({
+            "keyHash": hash(key.key_hash),
+            "firstOffset": key.first_offset.get(),
+            "backlog": key.backlog,
+            "deliveries": key.deliveries,
+            "worstBy": measures(key.measures),
+        })
+    };
+    let stopped = |key: &KeyShareStoppedKey| {
+        json!({
+            "keyHash": (key.has_key != 0).then(|| hash(key.key_hash)),
+            "offset": key.offset.get(),
+            "deliveries": key.deliveries,
+            "sinceMs": key.since_ms,
+            "follows": key.follows != 0,
+            "reason": stop_reason(key.reason),
+        })
+    };
+    let spans = partition.spans.iter().map(|span| {
+        json!({"keyHash": hash(span.key_hash), "firstOffset": span.first_offset.get(), "records": span.records})
+    });
+    json!({
+        "topic": topic,
+        "partition": partition.index,
+        "error": partition.error_code.is_error().then(|| format!("{:?}", partition.error_code)),
+        "errorMessage": partition.error_message.as_ref().map(StrBytes::as_str),
+        "order": if partition.order == 0 { "none" } else { "key" },
+        "startOffset": known(partition.start_offset),
+        "scanOffset": known(partition.scan_offset),
+        "endOffset": known(partition.end_offset),
+        "lag": time(partition.lag),
+        "inFlight": partition.in_flight,
+        "leasedKeys": partition.leased_keys,
+        "ready": partition.ready,
+        "waiting": partition.waiting,
+        "parked": partition.parked,
+        "following": partition.following,
+        "deadLetters": partition.dead_letters,
+        "spilled": partition.spilled,
+        "bound": partition.bound.as_ref().map(StrBytes::as_str),
+        "deadLetterTrouble": partition.dead_letter_trouble.as_ref().map(StrBytes::as_str),
+        "oldestMs": time(partition.oldest_ms),
+        "retentionOffset": known(partition.retention_offset),
+        "retentionMs": time(partition.retention_ms),
+        "complete": partition.complete != 0,
+        "keys": partition.keys.iter().map(key).collect::<Value>(),
+        "spans": spans.collect::<Value>(),
+        "stopped": partition.stopped.iter().map(stopped).collect::<Value>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_sentence() {
+        let mut sentences: Vec<String> = (0..14)
+            .map(|reason| {
+                sentence(&KeyShareAnswer {
+                    reason,
+                    member: Some("worker-7".into()),
+                    time_ms: 0,
+                    behind_offset: Offset(4),
+                    detail: Some("the bound".into()),
+                })
+            })
+            .collect();
+        assert!(sentences[5].contains("worker-7") && sentences[5].contains("1970-01-01T00:00:00"));
+        assert!(sentences[8].contains("offset 4"));
+        assert!(sentences[13].contains("the bound"));
+        sentences.dedup();
+        assert_eq!(sentences.len(), 14);
+        let unknown = sentence(&KeyShareAnswer { reason: 99, ..KeyShareAnswer::default() });
+        assert!(unknown.contains("99"));
+    }
+
+    #[test]
+    fn a_list_shows_where_a_partition_stands_and_its_worst_keys() {
+        let partition = KeyShareDescribedPartition {
+            order: 1,
+            start_offset: Offset(5),
+            scan_offset: Offset(20),
+            end_offset: Offset(30),
+            lag: 25,
+            bound: Some("sluice.share.window.bytes".into()),
+            complete: 1,
+            keys: vec![KeyShareDescribedKey {
+                key_hash: KeyHash(0xe6c6_32b6_1e96_4e1f),
+                first_offset: Offset(5),
+                backlog: 9,
+                deliveries: 3,
+                measures: 5,
+            }],
+            stopped: vec![KeyShareStoppedKey { has_key: 1, reason: 2, ..KeyShareStoppedKey::default() }],
+            ..KeyShareDescribedPartition::default()
+        };
+        let text = listed("g", &[("orders".to_owned(), partition.clone())]);
+        for part in [
+            "orders-0: every key in order, start 5, read to 20, end 30, 25 not done",
+            "kept back by sluice.share.window.bytes",
+            "e6c632b61e964e1f  5      9        3       age, deliveries",
+            "the delivery limit was reached",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        let json = listed_json(&[("orders".to_owned(), partition)]);
+        assert_eq!(json[0]["keys"][0]["keyHash"], "e6c632b61e964e1f");
+        assert_eq!((&json[0]["lag"], &json[0]["oldestMs"]), (&25.into(), &Value::Null));
+        assert!(listed("g", &[]).contains("nothing so far"));
+    }
+}

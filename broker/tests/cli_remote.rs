@@ -1,0 +1,156 @@
+//! `sluice groups` and `sluice keys` against a broker: what they print, for people and as JSON, and how they end.
+
+#![cfg(feature = "admin")]
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use tokio::process::Command;
+
+#[path = "common/client.rs"]
+mod client;
+mod common;
+#[path = "common/share.rs"]
+mod share;
+
+use share::{ACCEPT, ALL, Fetch, PATIENT, RELEASE, Setup};
+
+struct Ended {
+    code: Option<i32>,
+    text: String,
+    errors: String,
+}
+
+async fn sluice(setup: &Setup, line: &str) -> Ended {
+    let address = setup.server.running.local_addr().to_string();
+    let mut words = line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    words.extend(["--bootstrap-server".to_owned(), address]);
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice")).args(&words).output().await.unwrap();
+    Ended {
+        code: output.status.code(),
+        text: String::from_utf8(output.stdout).unwrap(),
+        errors: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+async fn ok(setup: &Setup, line: &str) -> String {
+    let ended = sluice(setup, line).await;
+    assert_eq!(ended.code, Some(0), "{line}: {}{}", ended.text, ended.errors);
+    ended.text
+}
+
+async fn json(setup: &Setup, line: &str) -> Value {
+    serde_json::from_str(&ok(setup, &format!("{line} --json")).await).unwrap()
+}
+
+async fn fails(setup: &Setup, line: &str) -> String {
+    let ended = sluice(setup, line).await;
+    assert_eq!(ended.code, Some(1), "{line}: {}", ended.text);
+    format!("{}{}", ended.text, ended.errors)
+}
+
+#[tokio::test]
+async fn groups_are_listed_described_reset_and_deleted() {
+    let setup = Setup::new("key").await;
+    setup.produce(4).await;
+    assert_eq!(ok(&setup, "groups list").await, "there are no groups\n");
+    let mut a = setup.joined("a").await;
+    assert_eq!(a.fetch(PATIENT).await.acquired(), [(0, 3, 1)]);
+    assert_eq!(a.acknowledge(false, &[(0, 2, &[ACCEPT])]).await.1, [(0, 0)]);
+
+    assert!(ok(&setup, "groups list").await.contains("g      share  Stable  share"));
+    assert_eq!(json(&setup, "groups list --kind classic").await, Value::Array(Vec::new()));
+    let text = ok(&setup, "groups describe g").await;
+    assert!(text.starts_with("g: share group, Stable, "), "{text}");
+    for part in ["a       test    /127.0.0.1  t:0", "t      0          3      4    1    1"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let told = json(&setup, "groups describe g").await;
+    assert_eq!((&told["partitions"][0]["lag"], &told["members"][0]["member"]), (&1.into(), &"a".into()));
+    assert!(fails(&setup, "groups describe nobody").await.contains("there is no group nobody"));
+
+    let reset = "groups reset g --topic t --to-earliest";
+    assert!(ok(&setup, reset).await.contains("nothing was changed: add --execute"));
+    assert!(fails(&setup, &format!("{reset} --execute")).await.contains("NonEmptyGroup"));
+    assert!(fails(&setup, "groups delete g").await.contains("NonEmptyGroup"));
+    assert_eq!(a.fetch_parts(-1, ALL, &[]).await.error, 0);
+    assert_eq!(a.heartbeat(-1, None).await.error_code, 0);
+    for (to, start) in [
+        ("--to-earliest", 0),
+        ("--to-latest", 4),
+        ("--to-offset 2", 2),
+        ("--to-datetime 0", 0),
+        ("--to-datetime 2026-01-01T00:00:00Z", 4),
+    ] {
+        let text = ok(&setup, &format!("groups reset g --topic t:0 {to} --execute")).await;
+        assert_eq!(text, format!("t-0: starts at {start} now\n"));
+    }
+    let told = json(&setup, "groups reset g --all-topics --to-offset 1 --execute").await;
+    assert_eq!((&told[0]["startOffset"], &told[0]["error"]), (&1.into(), &Value::Null));
+    assert_eq!(json(&setup, "groups describe g").await["partitions"][0]["startOffset"], 1);
+    assert!(fails(&setup, "groups reset g --topic t:7 --to-latest").await.contains("no partition 7"));
+
+    assert_eq!(ok(&setup, "groups delete-offsets g --topic t").await, "t: deleted\n");
+    assert!(fails(&setup, "groups delete-offsets g --topic t").await.contains("t: not deleted"));
+    assert_eq!(ok(&setup, "groups delete g").await, "g: deleted\n");
+    assert!(fails(&setup, "groups delete g").await.contains("GroupIdNotFound"));
+}
+
+#[tokio::test]
+async fn keys_are_listed_explained_and_changed() {
+    let setup = Setup::new("key").await;
+    assert!(ok(&setup, "keys list g").await.contains("has read nothing so far"));
+    setup.produce(2).await;
+    setup.produce(2).await;
+    let mut a = setup.joined("a").await;
+    assert_eq!(a.fetch(Fetch { max_records: 1, ..PATIENT }).await.acquired(), [(0, 0, 1)]);
+    let why = ok(&setup, "keys why g --topic t --key key-0").await;
+    assert!(why.starts_with("t-0: key \"key-0\" (") && why.contains("): a holds it until 2"), "{why}");
+    assert_eq!(
+        ok(&setup, "keys why g --topic t --offset 2").await,
+        "t-0: offset 2: it is behind offset 0 of its key\n"
+    );
+    let told = json(&setup, "keys why g --topic t --offset 1").await;
+    assert_eq!(told[0]["answer"]["reason"], "Ready");
+    assert_eq!(a.acknowledge(false, &[(0, 0, &[RELEASE])]).await.1, [(0, 0)]);
+
+    let text = ok(&setup, "keys list g").await;
+    assert!(text.contains("t-0: every key in order, start 0, read to 4, end 4, 4 not done"), "{text}");
+    let told = json(&setup, "keys list g --topic t --partition 0").await;
+    let hash = told[0]["keys"][0]["keyHash"].as_str().unwrap().to_owned();
+    assert_eq!(told[0]["keys"][0]["backlog"], 2);
+
+    let parked = ok(&setup, &format!("keys park g --topic t --key-hash {hash}")).await;
+    assert!(parked.starts_with(&format!("t-0: {hash}: done")), "{parked}");
+    assert!(ok(&setup, "keys show g --topic t --key key-0").await.contains("stopped keys:"));
+    assert!(ok(&setup, "keys why g --topic t --offset 0").await.contains("its key is parked since 2"));
+    assert_eq!(a.fetch(Fetch { wait_ms: 0, ..ALL }).await.acquired(), [(1, 1, 1)]);
+    ok(&setup, "keys resume g --topic t --key key-0").await;
+    let skipped = ok(&setup, "keys skip g --topic t --key key-0").await;
+    assert!(skipped.ends_with("done, 1 record\n"), "{skipped}");
+    ok(&setup, "keys drop g --topic t --key key-0").await;
+    assert_eq!(json(&setup, "keys why g --topic t --offset 2").await[0]["answer"]["reason"], "Done");
+
+    // What is done comes again, with the key in its order.
+    let replayed = ok(&setup, "keys replay g --topic t --key key-0 --partition 0 --from 0 --to 3").await;
+    assert!(replayed.contains("done, "), "{replayed}");
+    assert!(fails(&setup, "keys redrive g --topic t --key key-0 --partition 0").await.contains("t-0: "));
+    let nothing = fails(&setup, "keys park g --topic t --key nobody --partition 5").await;
+    assert!(nothing.contains("no partition 5"), "{nothing}");
+    assert!(fails(&setup, "keys why g --topic missing --offset 0").await.contains("missing"));
+    let wrong = sluice(&setup, "keys why g --topic t").await;
+    assert_eq!(wrong.code, Some(2), "a key must be named: {}", wrong.errors);
+}
+
+#[tokio::test]
+async fn a_broker_that_is_not_there_is_told() {
+    let setup = Setup::new("key").await;
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["groups", "list", "--bootstrap-server", "127.0.0.1:1"])
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.starts_with("sluice groups: no broker reached at 127.0.0.1:1"), "{errors}");
+    setup.server.answers().await;
+}
