@@ -10,8 +10,8 @@ use coordinator::command::{
     Ticket, TopicImage,
 };
 use coordinator::io::{
-    Completion, EventsAppended, LogFacts, Scanned, ScannedBatch, ScannedKind, ScannedRecord, ShareState,
-    ShareStateId, Submission,
+    Completion, EventsAppended, KeyFound, LogFacts, Scanned, ScannedBatch, ScannedKind, ScannedRecord,
+    ShareState, ShareStateId, Submission,
 };
 use coordinator::limits::Limits;
 use coordinator::reply::{AcquiredRange, Effect, Output, Reply};
@@ -44,6 +44,12 @@ impl ShareBench {
     /// A key-ordered group (`keys` above 0) or one without order, with this many members, each in a session.
     #[must_use]
     pub fn new(keys: u64, members: usize) -> Self {
+        Self::with_inflight(keys, members, 1)
+    }
+
+    /// As [`ShareBench::new`], with so many records of a key in flight at most.
+    #[must_use]
+    pub fn with_inflight(keys: u64, members: usize, key_inflight_max: u32) -> Self {
         let mut bench = Self {
             shard: Shard::new(Limits::default(), 1),
             now: Now { mono: Mono(1_000_000), wall_ms: 1_764_000_000_000 },
@@ -57,6 +63,7 @@ impl ShareBench {
             reset: ShareReset::Earliest,
             record_locks_max: 4_000,
             hold_target_ms: 0,
+            key_inflight_max,
             ..ShareConfig::default()
         };
         let topics = [(Arc::from("orders"), (PARTITION.topic, 1))].into_iter().collect();
@@ -129,6 +136,12 @@ impl ShareBench {
         }
     }
 
+    /// How much memory the share-partition says that it takes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> u64 {
+        self.shard.share_groups().map(|(_, view)| view.heap_bytes).sum()
+    }
+
     /// How many records these ranges hold.
     #[must_use]
     pub fn count(acquired: &[AcquiredRange]) -> u64 {
@@ -181,6 +194,9 @@ impl ShareBench {
             Submission::Scan { op, from, bytes_max, .. } => {
                 Completion::Scanned(op, Ok(self.scan(from, bytes_max)))
             }
+            Submission::FindKey { op, key, from, upper, max, .. } => {
+                Completion::KeyFound(op, Ok(self.find(key, from, upper, max)))
+            }
             Submission::AppendEvents { op, .. } | Submission::WriteSnapshot { op, .. } => {
                 Completion::EventsAppended(op, Ok(EventsAppended { bytes_since_snapshot: 0 }))
             }
@@ -194,6 +210,23 @@ impl ShareBench {
         }
     }
 
+    /// The records of a key are as far apart as there are keys.
+    fn find(&self, key: KeyHash, from: Offset, upper: Offset, max: u32) -> KeyFound {
+        let ahead =
+            (from.get()..from.get() + self.keys as i64).find(|&offset| self.key_of(offset) == Some(key));
+        let offsets = ahead.into_iter().flat_map(|first| (first..upper.get()).step_by(self.keys as usize));
+        let record = |offset| ScannedRecord { offset: Offset(offset), key: Some(key), bytes: RECORD_BYTES };
+        let records: Vec<ScannedRecord> = offsets.take(max as usize).map(record).collect();
+        let full = records.len() == max as usize;
+        let next = records.last().filter(|_| full).map_or(upper, |last| last.offset.next());
+        KeyFound { records, next }
+    }
+
+    /// Spread like hashes, and the same for the same key.
+    fn key_of(&self, offset: i64) -> Option<KeyHash> {
+        (self.keys > 0).then(|| KeyHash((offset as u64 % self.keys).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
     fn scan(&self, from: Offset, bytes_max: u64) -> Scanned {
         let batch_bytes = BATCH_RECORDS as u32 * RECORD_BYTES;
         let count = (bytes_max / u64::from(batch_bytes)).max(1) as i64;
@@ -202,9 +235,7 @@ impl ShareBench {
             let base = first + index * BATCH_RECORDS;
             let records = (base..base + BATCH_RECORDS).map(|offset| ScannedRecord {
                 offset: Offset(offset),
-                // Spread like hashes, and the same for the same key.
-                key: (self.keys > 0)
-                    .then(|| KeyHash((offset as u64 % self.keys).wrapping_mul(0x9e37_79b9_7f4a_7c15))),
+                key: self.key_of(offset),
                 bytes: RECORD_BYTES,
             });
             ScannedBatch {

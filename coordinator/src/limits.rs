@@ -62,6 +62,9 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::{KEY_FOUND_MAX, PAGE_BYTES_MAX};
+    use crate::share::settled::BITMAP_BYTES;
+    use crate::share::window::SLOT_BYTES;
 
     /// What the machines bring along must fit together, too.
     #[test]
@@ -76,6 +79,16 @@ mod tests {
             config.hold_target_ms <= config.lock_ms / 2,
             "what a member holds is done before its lock runs out"
         );
+        let window = &share.window;
+        let bytes = config.window_bytes_max;
+        assert!(window.key_queued_max.is_sorted_by(|a, b| a > b), "a fuller window keeps less of each key");
+        assert!(window.key_queued_max.iter().all(|&max| (1..=KEY_FOUND_MAX).contains(&max)));
+        assert!(window.spill_from_parts > 2, "keys are cut before the window is half full");
+        let least = u64::from(window.key_queued_max[2]) * SLOT_BYTES;
+        assert!(4_000 * least < bytes / 2, "as many keys as may be leased fit the window");
+        assert!(window.page_keys_max * 20 < PAGE_BYTES_MAX, "a page holds what it is meant to");
+        assert!(window.page_keys_max < window.waits_max / 2, "a page leaves memory full");
+        assert!(window.chunk_inline_bytes_max < BITMAP_BYTES);
         assert!(share.records_max >= i32::try_from(config.record_locks_max).unwrap());
         assert!(config.sync_ms <= 100, "an acknowledgement is on the disk 100 ms after its answer");
         assert!(i64::from(config.heartbeat_interval_ms) < i64::from(config.session_timeout_ms));

@@ -327,6 +327,7 @@ fn why(why: Why) -> KeyShareAnswer {
 const fn bound_name(bound: Bound) -> &'static str {
     match bound {
         Bound::WindowBytes => "sluice.share.window.bytes",
+        Bound::StuckKeys => "sluice.share.stuck.keys.max",
         Bound::RecordLocks | Bound::Span => "share.partition.max.record.locks",
     }
 }

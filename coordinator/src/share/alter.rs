@@ -153,7 +153,10 @@ impl SharePartition {
             return dropped;
         }
         let mut dropped = 0;
-        while let Some(head) = self.queue.head(key).filter(|&head| to.is_none_or(|to| head <= to)) {
+        // What only its span tells of is not passed over.
+        while let Some(head) = self.queue.head(key).filter(|&head| to.is_none_or(|to| head <= to))
+            && self.queue.first(key) == Some(head)
+        {
             self.settle(head, Settlement::Skipped);
             self.note(Change::Settled(Settlement::Skipped), head);
             dropped += 1;
@@ -194,6 +197,6 @@ impl SharePartition {
     /// The first unsettled record of a key that is known.
     pub(crate) fn first_of(&self, key: KeyHash) -> Option<i64> {
         let out = self.queue.first_out(key).map(|out| out.0);
-        self.queue.head(key).into_iter().chain(out).min()
+        self.queue.first(key).into_iter().chain(out).min()
     }
 }

@@ -32,13 +32,18 @@ impl Writer {
         self.number(number.cast_unsigned());
     }
 
+    /// How far `number` lies from `from`, in either direction.
+    pub(crate) fn difference(&mut self, number: i64, from: i64) {
+        let difference = number.wrapping_sub(from);
+        self.number((difference << 1 ^ difference >> 63).cast_unsigned());
+    }
+
     pub(crate) fn fixed(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
     pub(crate) fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.extend_from_slice(text.as_bytes());
+        self.bytes(text.as_bytes());
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
@@ -63,13 +68,6 @@ impl Writer {
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
-        let length = self.small()? as usize;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or(DecodeError)?;
-        self.0 = rest;
-        Ok(bytes)
-    }
-
     pub(crate) fn byte(&mut self) -> Result<u8, DecodeError> {
         let (&byte, rest) = self.0.split_first().ok_or(DecodeError)?;
         self.0 = rest;
@@ -92,6 +90,12 @@ impl<'a> Reader<'a> {
         self.number().map(u64::cast_signed)
     }
 
+    /// What lies that far from `from`.
+    pub(crate) fn difference(&mut self, from: i64) -> Result<i64, DecodeError> {
+        let number = self.number()?;
+        Ok(from.wrapping_add((number >> 1).cast_signed() ^ -(number & 1).cast_signed()))
+    }
+
     pub(crate) fn small(&mut self) -> Result<u32, DecodeError> {
         u32::try_from(self.number()?).map_err(|_| DecodeError)
     }
@@ -103,10 +107,14 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn text(&mut self) -> Result<Arc<str>, DecodeError> {
+        std::str::from_utf8(self.bytes()?).map(Arc::from).map_err(|_| DecodeError)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.small()? as usize;
         let (bytes, rest) = self.0.split_at_checked(length).ok_or(DecodeError)?;
         self.0 = rest;
-        std::str::from_utf8(bytes).map(Arc::from).map_err(|_| DecodeError)
+        Ok(bytes)
     }
 
     pub(crate) fn ranges(&mut self) -> Result<Vec<(i64, i64)>, DecodeError> {

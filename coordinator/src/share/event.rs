@@ -7,16 +7,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-
 use records::ids::KeyHash;
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::recorder::ranges_of;
 use super::replay;
+use super::resting::{self, Resting};
 use super::stops::{KeyStop, REDRIVABLE_MAX, Stop};
 
 /// Version byte of an encoded event.
 const VERSION: u8 = 1;
+/// Kinds of what brings records back into memory.
+const REFILLED: u8 = 32;
+const UNPAGED: u8 = 33;
 
 /// Inclusive, ascending, disjoint offset ranges.
 pub(crate) type Ranges = Vec<(i64, i64)>;
@@ -70,6 +73,22 @@ pub(crate) enum Event {
     },
     /// The log begins here now: what lies before is done.
     LogStarted(i64),
+    /// Records of a key's span were found in the log again.
+    Refilled {
+        /// Which key.
+        key: KeyHash,
+        /// Where its span begins now.
+        next: i64,
+        /// Offset and size of each record that is not done, ascending.
+        records: Vec<(i64, u32)>,
+    },
+    /// What rested in a page is back in memory.
+    Unpaged {
+        /// Which page.
+        page: u64,
+        /// What was in it.
+        resting: Vec<Resting>,
+    },
     /// Records go to nobody any more: they wait for the dead-letter topic, or for someone's hand.
     Stopped {
         /// For what they wait, why, and since when.
@@ -158,6 +177,11 @@ impl Event {
     pub(crate) fn below(mut self, end: i64) -> Option<Self> {
         match &mut self {
             Self::Started(at) | Self::LogStarted(at) => *at = end.min(*at),
+            Self::Refilled { next, records, .. } => {
+                *next = end.min(*next);
+                records.truncate(records.partition_point(|record| record.0 < end));
+            }
+            Self::Unpaged { resting, .. } => resting::keep_below(resting, end),
             Self::KeyStopped { stop, .. } => return stop.below(end).then_some(self),
             Self::KeyResumed(_) | Self::ReplayEnded(_) => {}
             Self::Explained { offset, .. } => return (*offset < end).then_some(self),
@@ -246,6 +270,23 @@ impl Event {
             Self::LogStarted(at) => {
                 writer.byte(7);
                 writer.signed(*at);
+            }
+            Self::Refilled { key, next, records } => {
+                writer.byte(REFILLED);
+                writer.fixed(key.0);
+                writer.signed(*next);
+                writer.number(records.len() as u64);
+                let mut behind = 0;
+                for &(offset, bytes) in records {
+                    writer.signed(offset - behind);
+                    writer.number(u64::from(bytes));
+                    behind = offset;
+                }
+            }
+            Self::Unpaged { page, resting } => {
+                writer.byte(UNPAGED);
+                writer.number(*page);
+                resting::write(&mut writer, resting);
             }
             Self::Stopped { stop, counted, ranges } => {
                 writer.byte(8);
@@ -355,6 +396,20 @@ impl Event {
                 ranges: reader.ranges()?,
             },
             7 => Self::LogStarted(reader.signed()?),
+            REFILLED => {
+                let (key, next, count) = (KeyHash(reader.fixed()?), reader.signed()?, reader.small()?);
+                let mut records = Vec::with_capacity(reader.capacity(count));
+                let mut behind = 0_i64;
+                for _ in 0..count {
+                    behind = behind.checked_add(reader.signed()?).ok_or(DecodeError)?;
+                    records.push((behind, reader.small()?));
+                }
+                if !records.is_sorted_by(|a, b| a.0 < b.0) {
+                    return Err(DecodeError);
+                }
+                Self::Refilled { key, next, records }
+            }
+            UNPAGED => Self::Unpaged { page: reader.number()?, resting: resting::read(&mut reader)? },
             8 => {
                 let counted = reader.byte()? != 0;
                 let stop = Stop::read(&mut reader)?;
@@ -503,6 +558,14 @@ mod tests {
                 lock_ms,
                 ranges
             }),
+            (any::<u64>(), any::<i64>(), prop::collection::btree_map(0..i64::MAX, any::<u32>(), 0..20))
+                .prop_map(|(key, next, records)| Event::Refilled {
+                    key: KeyHash(key),
+                    next,
+                    records: records.into_iter().collect()
+                }),
+            (any::<u64>(), prop::collection::vec(resting::tests::resting(), 0..6))
+                .prop_map(|(page, resting)| Event::Unpaged { page, resting }),
             (".{0,40}", any::<u64>(), any::<bool>(), any::<i64>(), ranges()).prop_map(
                 |(member, delivery, numbered, wall_ms, ranges)| Event::Granted {
                     member: member.into(),

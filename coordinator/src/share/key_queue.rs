@@ -7,8 +7,12 @@
 //! Keyless records, and every record of a group without order, are keys of their own: they stand in `free` or
 //! `tired` by themselves. A key that was stopped stands in none of them.
 //!
+//! A key that is too long for the window has a span besides: its records behind the queue, which have no slots. A key that
+//! rests in a page of the share state is in the set of those: nothing of it goes out before it has come back.
+//!
 //! Invariants: a key with records out stands in `own` or nowhere. A key whose records out have two holders (the
-//! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled.
+//! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled,
+//! or while one is in the key's span.
 
 mod ranges;
 
@@ -16,10 +20,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use records::ids::KeyHash;
 
+use super::key_set::KeySet;
+use super::spans::Spans;
 use super::window::{NONE, RecordState, Window};
 
-/// About what a key costs, tree and ready sets included.
-const KEY_BYTES: u64 = 76;
+/// About what a key costs, tree and ready sets included; measured by `benches/tests/share_memory.rs`.
+const KEY_BYTES: u64 = 104;
+/// About what a ready record without a key costs in its set.
+const KEYLESS_BYTES: u64 = 17;
+/// A key with a long span gets more of its records when fewer than this many are left.
+const QUEUED_LOW: u32 = 32;
+/// A key with more records than this in its queue does not go to rest.
+const AT_REST_MAX: u32 = 4_096;
+/// A span with fewer records is short: its key gets them when it has nothing left.
+const LONG_FROM: u64 = 64;
 /// A record that failed this often steps back behind those that did not.
 const TIRED_FROM: u16 = 3;
 /// While others are ready, one grant in this many may be a tired one.
@@ -42,7 +56,11 @@ pub(crate) struct KeyQueue {
     ready_keys: usize,
     /// Keys with records out.
     leased_keys: usize,
+    /// Keys whose next record waits for its time.
+    waiting_keys: usize,
     tired_credit: u32,
+    spans: Spans,
+    resting: KeySet,
 }
 
 impl Default for KeyQueue {
@@ -59,6 +77,9 @@ impl Default for KeyQueue {
             loads: BTreeMap::new(),
             ready_keys: 0,
             leased_keys: 0,
+            waiting_keys: 0,
+            spans: Spans::default(),
+            resting: KeySet::default(),
             tired_credit: TIRED_ONE_IN,
         }
     }
@@ -70,6 +91,12 @@ struct Key {
     tail: i64,
     place: Place,
     out: Option<Box<Out>>,
+    /// Records in its queue.
+    len: u32,
+    /// It has a span.
+    spilled: bool,
+    /// It rests in a page.
+    resting: bool,
 }
 
 /// The records of a key that are in members' hands, ascending, with their holders.
@@ -84,6 +111,8 @@ struct Out {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
+    /// Nowhere: its next record waits for its time.
+    Waiting,
     Free(i64),
     Tired(i64),
     Own(u32, i64),
@@ -212,6 +241,108 @@ impl KeyQueue {
         self.leased_keys
     }
 
+    /// Keys whose next record waits for its time.
+    pub(crate) fn waiting_keys(&self) -> usize {
+        self.waiting_keys
+    }
+
+    pub(crate) fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    pub(crate) fn spans_mut(&mut self) -> &mut Spans {
+        &mut self.spans
+    }
+
+    /// Keys that rest in pages.
+    pub(crate) fn resting(&self) -> &KeySet {
+        &self.resting
+    }
+
+    pub(crate) fn resting_mut(&mut self) -> &mut KeySet {
+        &mut self.resting
+    }
+
+    /// Another order: every queue begins anew, spans and pages stay.
+    pub(crate) fn clear(&mut self) {
+        let (mut spans, resting) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.resting));
+        spans.forget_hunger();
+        *self = Self { spans, resting, ..Self::default() };
+    }
+
+    /// Every key with a span has a queue, if an empty one.
+    pub(crate) fn queue_spans(&mut self, window: &Window) {
+        for key in self.spans.iter().map(|span| span.0).collect::<Vec<_>>() {
+            self.queue_span(window, key);
+        }
+    }
+
+    /// A key with a span has a queue, if an empty one.
+    pub(crate) fn queue_span(&mut self, window: &Window, key: KeyHash) {
+        self.entry(key);
+        self.span_changed(window, key);
+    }
+
+    /// The span of `key` has changed, or it does not rest any more.
+    pub(crate) fn span_changed(&mut self, window: &Window, key: KeyHash) {
+        let (spilled, resting) = (self.spans.contains(key), self.resting.contains(key));
+        if let Some(entry) = self.keys.get_mut(&key) {
+            (entry.spilled, entry.resting) = (spilled, resting);
+            self.refresh(window, key);
+        }
+    }
+
+    /// A record of `key` was found that has no state yet; with `bound` others of its key in the queue it is only counted.
+    /// Says whether it was.
+    pub(crate) fn counts_only(&mut self, window: &Window, key: KeyHash, offset: i64, bound: u32) -> bool {
+        let full = || self.keys.get(&key).is_some_and(|entry| entry.len >= bound);
+        if !self.spans.contains(key) && !full() {
+            return false;
+        }
+        self.spans.add(key, offset, offset, 1);
+        self.span_changed(window, key);
+        true
+    }
+
+    /// The queued records of a key that may rest in a page: nothing of it is in members' hands, its next record waits
+    /// for its time, and none of its span lies before that.
+    pub(crate) fn at_rest(&self, window: &Window, key: KeyHash) -> Option<Vec<i64>> {
+        let entry = self.keys.get(&key)?;
+        let looks = self.spans.get(key).is_some_and(|span| span.finding.is_some() || span.first < entry.head);
+        if entry.place != Place::Waiting || entry.out.is_some() || looks || entry.len > AT_REST_MAX {
+            return None;
+        }
+        let mut queued = Vec::with_capacity(entry.len as usize);
+        let mut at = entry.head;
+        while at != NONE {
+            queued.push(at);
+            at = window.slot(at).next;
+        }
+        Some(queued)
+    }
+
+    /// A key goes to rest in a page: its queue and its span are forgotten here. Says from where on the span had records.
+    pub(crate) fn rest(&mut self, key: KeyHash) -> Option<i64> {
+        if self.keys.remove(&key).is_some_and(|entry| entry.place == Place::Waiting) {
+            self.waiting_keys -= 1;
+        }
+        self.resting.insert(key);
+        self.spans.remove(key).map(|span| span.first)
+    }
+
+    fn entry(&mut self, key: KeyHash) -> &mut Key {
+        let (spans, resting) = (&self.spans, &self.resting);
+        self.keys.entry(key).or_insert_with(|| Key {
+            head: NONE,
+            tail: NONE,
+            place: Place::Nowhere,
+            out: None,
+            len: 0,
+            spilled: spans.contains(key),
+            resting: resting.contains(key),
+        })
+    }
+
     pub(crate) fn load(&self, holder: u32) -> Load {
         self.loads.get(&holder).copied().unwrap_or_default()
     }
@@ -252,12 +383,8 @@ impl KeyQueue {
 
     /// A record of `key` is to be delivered: newly found, or back.
     pub(crate) fn push(&mut self, window: &mut Window, key: KeyHash, offset: i64) {
-        let entry = self.keys.entry(key).or_insert_with(|| Key {
-            head: NONE,
-            tail: NONE,
-            place: Place::Nowhere,
-            out: None,
-        });
+        let entry = self.entry(key);
+        entry.len += 1;
         if entry.head == NONE {
             (entry.head, entry.tail) = (offset, offset);
             window.slot_mut(offset).next = NONE;
@@ -269,7 +396,8 @@ impl KeyQueue {
             window.slot_mut(offset).next = entry.head;
             entry.head = offset;
         } else {
-            // Behind others that came back: there are never more of them than a key may have in flight.
+            // Behind others that came back: those in front are never more than a key may have in flight, or than one
+            // look-up brought.
             let mut before = entry.head;
             while window.slot(before).next < offset {
                 before = window.slot(before).next;
@@ -303,27 +431,22 @@ impl KeyQueue {
                 entry.tail = before;
             }
         }
+        entry.len -= 1;
         window.slot_mut(offset).next = NONE;
         self.refresh(window, key);
     }
 
     /// A record of `key` is in `holder`'s hands.
     pub(crate) fn lend(&mut self, window: &Window, key: KeyHash, offset: i64, holder: u32, recalled: bool) {
-        let entry = self.keys.entry(key).or_insert_with(|| Key {
-            head: NONE,
-            tail: NONE,
-            place: Place::Nowhere,
-            out: None,
-        });
-        let load = self.loads.entry(holder).or_default();
-        load.records += 1;
-        let out = entry.out.get_or_insert_with(|| {
-            load.keys += 1;
-            self.leased_keys += 1;
-            Box::new(Out { lessee: holder, ..Out::default() })
-        });
+        let leased = &mut self.entry(key).out;
+        let is_new = leased.is_none();
+        let out = leased.get_or_insert_with(|| Box::new(Out { lessee: holder, ..Out::default() }));
         let list = if recalled { &mut out.recalled } else { &mut out.held };
         insert_sorted(list, (offset, holder));
+        let load = self.loads.entry(holder).or_default();
+        load.records += 1;
+        load.keys += usize::from(is_new);
+        self.leased_keys += usize::from(is_new);
         self.refresh(window, key);
     }
 
@@ -360,6 +483,11 @@ impl KeyQueue {
     /// The first queued record of `key`.
     pub(crate) fn head(&self, key: KeyHash) -> Option<i64> {
         self.keys.get(&key).map(|entry| entry.head).filter(|&head| head != NONE)
+    }
+
+    /// The first record of `key` that is to be delivered, as far as is known: queued, or in its span.
+    pub(crate) fn first(&self, key: KeyHash) -> Option<i64> {
+        self.head(key).into_iter().chain(self.spans.get(key).map(|span| span.first)).min()
     }
 
     /// Held records of `key` behind `offset`, ascending.
@@ -408,9 +536,10 @@ impl KeyQueue {
     /// The first queued records of `key` that are not stopped, at most `max`.
     pub(crate) fn chain(&self, window: &Window, key: KeyHash, max: usize) -> Vec<i64> {
         let head = self.head(key);
+        let span = self.spans.get(key).map_or(i64::MAX, |span| span.first);
         let next = |&offset: &i64| Some(window.slot(offset).next).filter(|&next| next != NONE);
         std::iter::successors(head, next)
-            .take_while(|&offset| window.slot(offset).state != RecordState::Stopped)
+            .take_while(|&offset| window.slot(offset).state != RecordState::Stopped && offset < span)
             .take(max)
             .collect()
     }
@@ -418,16 +547,29 @@ impl KeyQueue {
     /// Something about `key` has changed: finds its place among the ready ones anew.
     pub(crate) fn refresh(&mut self, window: &Window, key: KeyHash) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
+        let span = if entry.spilled { self.spans.get(key) } else { None };
+        let behind = span.map_or(i64::MAX, |span| span.first);
         let place = match self.halted.get(&key) {
-            None => place_of(window, entry, &self.loads),
-            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, &self.loads),
-            Some(Halt::Follows) if follows_now(window, entry) => Place::Following(entry.head),
+            _ if entry.resting => Place::Nowhere,
+            None => place_of(window, entry, &self.loads, behind),
+            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, &self.loads, behind),
+            Some(Halt::Follows) if entry.head < behind && follows_now(window, entry) => {
+                Place::Following(entry.head)
+            }
             Some(_) => Place::Nowhere,
         };
+        if let Some(span) = span {
+            let low = if span.count < LONG_FROM { 1 } else { QUEUED_LOW };
+            let passed = entry.head == NONE || behind <= entry.head;
+            let hungry = passed || (entry.len < low && place != Place::Waiting);
+            let hungry = hungry && span.finding.is_none() && !entry.resting;
+            self.spans.set_hungry(key, hungry);
+        }
         if place != entry.place {
             let old = std::mem::replace(&mut entry.place, place);
             match old {
                 Place::Nowhere => {}
+                Place::Waiting => self.waiting_keys -= 1,
                 Place::Free(at) => {
                     self.free.remove(&at);
                     self.ready_keys -= 1;
@@ -445,6 +587,7 @@ impl KeyQueue {
             }
             match place {
                 Place::Nowhere => {}
+                Place::Waiting => self.waiting_keys += 1,
                 Place::Free(at) => {
                     self.free.insert(at);
                     self.ready_keys += 1;
@@ -461,14 +604,15 @@ impl KeyQueue {
                 }
             }
         }
-        if entry.head == NONE && entry.out.is_none() {
+        if entry.head == NONE && entry.out.is_none() && !entry.spilled {
             self.keys.remove(&key);
         }
     }
 
     /// About how many bytes it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        self.keys.len() as u64 * KEY_BYTES
+        let keyless = self.keyless.len() as u64 * KEYLESS_BYTES;
+        self.keys.len() as u64 * KEY_BYTES + keyless + self.spans.heap_bytes() + self.resting.heap_bytes()
     }
 }
 
@@ -477,12 +621,16 @@ fn follows_now(window: &Window, entry: &Key) -> bool {
     entry.head != NONE && entry.out.is_none() && window.slot(entry.head).state != RecordState::Stopped
 }
 
-fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>) -> Place {
+/// Where a key stands whose span begins at `span`.
+fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>, span: i64) -> Place {
     if entry.head == NONE {
         return Place::Nowhere;
     }
     let head = window.slot(entry.head);
-    if head.state != RecordState::Queued {
+    if head.state == RecordState::Delayed {
+        return Place::Waiting;
+    }
+    if head.state != RecordState::Queued || span <= entry.head {
         return Place::Nowhere;
     }
     match &entry.out {

@@ -17,6 +17,55 @@ pub struct ShareLimits {
     pub records_max: i32,
     /// Settings of a group that none were told for.
     pub config: Arc<ShareConfig>,
+    /// What a share-partition keeps in memory.
+    pub window: Arc<WindowLimits>,
+}
+
+/// How a share-partition stays within `sluice.share.window.bytes`.
+#[derive(Clone, Debug)]
+pub struct WindowLimits {
+    /// Queues of keys are cut when the window takes this part of its bound (4 is a quarter); before that, what is there
+    /// is kept, since it need not be looked up again.
+    pub spill_from_parts: u64,
+    /// Records that stay in the queue of a key that is cut, and that one look-up brings: of a window that is nearly
+    /// empty (there only what one look-up brings), of one that is up to half full, and of a fuller one.
+    pub key_queued_max: [u32; 3],
+    /// Look-ups of one share-partition that may be under way.
+    pub look_ups_max: usize,
+    /// Waiting records in memory above which the longest waits go to pages, half of them.
+    pub waits_max: usize,
+    /// Keys in a page.
+    pub page_keys_max: usize,
+    /// A page is read back this long before the first of its waits ends, milliseconds.
+    pub page_lead_ms: i64,
+    /// Stored bytes of a chunk of settled offsets that stands in the snapshot itself.
+    pub chunk_inline_bytes_max: usize,
+    /// Keys marked in memory above which a list of them is written.
+    pub marks_max: usize,
+}
+
+impl WindowLimits {
+    /// Nothing is cut and nothing leaves memory: for what is small anyway.
+    pub(crate) fn none() -> Self {
+        let some = Self::default();
+        Self { spill_from_parts: 0, waits_max: usize::MAX, chunk_inline_bytes_max: usize::MAX, ..some }
+    }
+}
+
+impl Default for WindowLimits {
+    /// Asserted to fit together in [`crate::limits`].
+    fn default() -> Self {
+        Self {
+            spill_from_parts: 4,
+            key_queued_max: [512, 128, 16],
+            look_ups_max: 4,
+            waits_max: 16 * 1_024,
+            page_keys_max: 3_000,
+            page_lead_ms: 500,
+            chunk_inline_bytes_max: 512,
+            marks_max: 8_000,
+        }
+    }
 }
 
 impl Default for ShareLimits {
@@ -27,6 +76,7 @@ impl Default for ShareLimits {
             snapshot_after_bytes: 1 << 20,
             records_max: 4_000,
             config: Arc::new(ShareConfig::default()),
+            window: Arc::new(WindowLimits::default()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use records::ids::{KeyHash, Offset};
 
-use super::admin::{KeyLine, KeyRef, LOOK_MAX, ShareKeys, StoppedKey, Why};
+use super::admin::{KeyLine, KeyRef, KeySpan, LOOK_MAX, ShareKeys, StoppedKey, Why};
 use super::observe::Bound;
 use super::partition::SharePartition;
 use super::stops::WaitsFor;
@@ -45,10 +45,12 @@ impl SharePartition {
             in_flight: self.in_hands() as u64,
             ready: self.queue.ready_len() as u64,
             leased_keys: self.queue.leased_keys() as u64,
-            waiting: self.waits.len() as u64,
+            waiting: self.stuck_keys() as u64,
             parked: (self.stops.keys_len() - following + lone.count()) as u64,
             following: following as u64,
             dead_letters: self.stops.letters_len() as u64,
+            spilled: self.queue.spans().records(),
+            spans: self.spans(top),
             bound: self.bound(),
             dead_letter_trouble: outside.trouble.filter(|_| self.has_dead_letters()),
             counters: self.counters,
@@ -67,8 +69,7 @@ impl SharePartition {
 
     /// The first record that is not done, where there is one below `upper`.
     pub(crate) fn oldest(&self, upper: i64) -> Option<i64> {
-        let first = self.window.slots().next().map(|(offset, _)| offset);
-        first.or(Some(self.window.scan()).filter(|&scan| scan < upper))
+        Some(self.window.start()).filter(|&start| start < self.window.scan().max(upper))
     }
 
     /// The bound that is hit, if one is.
@@ -89,7 +90,23 @@ impl SharePartition {
             });
             line.backlog += 1;
         }
+        for (key, span) in self.queue.spans().iter().take(max) {
+            let first = Offset(span.first);
+            let line = lines.entry(key).or_insert(KeyLine { key, offset: first, backlog: 0, deliveries: 0 });
+            line.backlog += span.count;
+        }
         (lines.into_values().collect(), self.window.len() <= max)
+    }
+
+    /// The longest spans.
+    fn spans(&self, top: usize) -> Vec<KeySpan> {
+        let spans = self.queue.spans().iter().take(LOOK_MAX);
+        let mut spans: Vec<KeySpan> = spans
+            .map(|(key, span)| KeySpan { key, first: Offset(span.first), records: span.count })
+            .collect();
+        spans.sort_by_key(|span| std::cmp::Reverse(span.records));
+        spans.truncate(top);
+        spans
     }
 
     /// The keys and lone records that are stopped for longest.
@@ -135,6 +152,10 @@ impl SharePartition {
                 (None, Some(stop)) if !stop.follows => {
                     Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
                 }
+                (None, _) if self.queue.resting().contains(key) => {
+                    let due = self.pages.first_due().map_or(outside.now.mono, |page| page.0);
+                    Why::Retry { until_ms: wall(outside.now, due) }
+                }
                 (None, _) => Why::UnknownKey,
             },
         }
@@ -145,9 +166,10 @@ impl SharePartition {
             return part.why_record(outside, offset);
         }
         let Some(slot) = self.window.get(offset) else {
-            let unread = offset >= self.window.scan() && !self.window.settled().contains(offset);
             return match self.scan_bound() {
-                _ if !unread => Why::Done,
+                _ if !self.window.is_unsettled(offset) => Why::Done,
+                // Whose it is only its key's span or page tells.
+                _ if offset < self.window.scan() => Why::NotScanned,
                 Some(bound) if offset < outside.upper => Why::NotScannedBound(bound),
                 _ => Why::NotScanned,
             };

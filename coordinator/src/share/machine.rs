@@ -19,6 +19,7 @@ mod load;
 mod replays;
 mod requests;
 mod round;
+mod spill;
 mod standalone;
 mod timers;
 mod watch;
@@ -43,6 +44,8 @@ use super::holders::Survivor;
 use super::member::Member;
 use super::observe::Bound;
 use super::partition::SharePartition;
+use super::recovery::Recovery;
+use super::spill::LookUp;
 use super::{ShareConfig, ShareCounters, ShareLimits};
 use crate::command::{ConnectionId, Ticket, TopicImage};
 use crate::io::{Completion, OpId, ShareStateId, Slice, Submission};
@@ -64,12 +67,20 @@ pub struct SharePartitionView {
     pub ready: usize,
     /// Keys with records in members' hands.
     pub leased_keys: usize,
-    /// Records that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
     /// Keys that are parked or followed.
     pub stopped_keys: usize,
     /// Records that wait for the dead-letter topic.
     pub dead_letters: usize,
+    /// Keys that wait for a retry, those included that rest in pages of the share state.
+    pub waiting_keys: usize,
+    /// Of these, those that rest in pages.
+    pub resting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Why it grants less than the log holds, where a bound is the reason.
     pub bound: Option<Bound>,
     /// About how many bytes of memory it takes.
@@ -97,7 +108,7 @@ pub struct ShareGroupView {
     pub ready: usize,
     /// Keys that are leased to a member.
     pub leased_keys: usize,
-    /// Keys that wait for a retry.
+    /// Records in memory that wait for a retry.
     pub delayed: usize,
     /// Keys that are parked.
     pub parked_keys: usize,
@@ -111,6 +122,12 @@ pub struct ShareGroupView {
     pub retention_warnings: usize,
     /// Timestamp of the oldest record that is not done, milliseconds, as far as it was looked at.
     pub oldest_ms: Option<i64>,
+    /// Keys that wait for a retry, in memory or in pages of the share state.
+    pub waiting_keys: usize,
+    /// Keys of which only a span is known of a part of their records.
+    pub spilled_keys: usize,
+    /// Records of which only the span of their key tells, about.
+    pub spilled: u64,
     /// Memory, about, in bytes.
     pub heap_bytes: u64,
     /// The keys that have most unsettled records, among those that were looked at.
@@ -212,6 +229,8 @@ struct Part {
     /// Members whose session names it.
     interested: BTreeSet<u32>,
     scanning: bool,
+    /// Look-ups of keys under way.
+    look_ups: usize,
     /// The append under way.
     flushing: Option<Flushing>,
     /// Appends that failed since the last one that did not.
@@ -246,6 +265,8 @@ enum PartState {
     Broken(BTreeMap<u64, Survivor>),
     /// Its state is being read; locks that members know of, where it was in memory before.
     Opening(Option<BTreeMap<u64, Survivor>>),
+    /// As opening: its pages are being read.
+    Loading(Box<Recovery>, Option<BTreeMap<u64, Survivor>>),
     /// A new one: where it starts is being looked up.
     Starting,
     Open(Box<SharePartition>),
@@ -292,7 +313,19 @@ enum Patience {
 enum Op {
     Open(u32, u32),
     Start(u32, u32),
+    /// Pages of a share-partition that is being loaded.
+    LoadPages(u32, u32),
     Scan(u32, u32),
+    Find {
+        part: u32,
+        generation: u32,
+        look_up: LookUp,
+    },
+    Page {
+        part: u32,
+        generation: u32,
+        page: u64,
+    },
     Flush {
         part: u32,
         generation: u32,
@@ -462,10 +495,14 @@ impl<S: Slice> ShareMachine<S> {
                 self.start_found(now, op, result, logs);
             }
             Completion::Scanned(op, result) => self.scan_done(now, op, result, logs, out),
+            Completion::KeyFound(op, result) => match self.ops.get(&op) {
+                Some(Op::Replay { .. }) => self.replay_found(now, op, result),
+                _ => self.key_found(now, op, result, logs),
+            },
+            Completion::PagesRead(op, result) => self.pages_read(now, op, result, logs, out),
             Completion::EventsAppended(op, result) => self.flushed(now, op, result, out),
             Completion::Synced(op, result) => self.synced(now, op, result, out),
             Completion::Appended(op, result) => self.letters_appended(now, op, result, out),
-            Completion::KeyFound(op, result) => self.key_found(now, op, result),
             Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
             Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
@@ -485,10 +522,7 @@ impl<S: Slice> ShareMachine<S> {
                     _ => {}
                 },
             },
-            Completion::Read(..)
-            | Completion::RecordsDeleted(..)
-            | Completion::Loaded(..)
-            | Completion::PagesRead(..) => {}
+            Completion::Read(..) | Completion::RecordsDeleted(..) | Completion::Loaded(..) => {}
         }
     }
 
@@ -518,6 +552,10 @@ impl<S: Slice> ShareMachine<S> {
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
+            waiting_keys: part.stuck_keys(),
+            resting_keys: part.resting_keys(),
+            spilled_keys: part.queue().spans().len(),
+            spilled: part.queue().spans().records(),
             stopped_keys: part.stops.keys_len(),
             dead_letters: part.stops.letters_len(),
             bound: part.bound(),
@@ -546,6 +584,9 @@ impl<S: Slice> ShareMachine<S> {
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
                 view.delayed += open.waits.len();
+                view.waiting_keys += open.stuck_keys();
+                view.spilled_keys += open.queue().spans().len();
+                view.spilled += open.queue().spans().records();
                 let followed = open.stops.keys().filter(|(_, stop)| stop.follows).count();
                 view.followed_keys += followed;
                 view.parked_keys += open.stops.keys_len() - followed;
@@ -588,11 +629,7 @@ impl<S: Slice> ShareMachine<S> {
             self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
         let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
         let offset = offset.get();
-        open.is_some_and(|open| {
-            offset >= open.window.scan()
-                || open.window.get(offset).is_some()
-                || open.replay_of(offset).is_some()
-        })
+        open.is_some_and(|open| open.window.is_unsettled(offset) || open.replay_of(offset).is_some())
     }
 
     fn next_number(&mut self) -> u64 {

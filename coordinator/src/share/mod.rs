@@ -13,24 +13,31 @@ pub(crate) mod event;
 pub(crate) mod expire;
 pub(crate) mod holders;
 pub(crate) mod key_queue;
+pub(crate) mod key_set;
 pub mod limits;
 pub(crate) mod look;
 pub mod machine;
 pub(crate) mod member;
 pub mod observe;
+pub(crate) mod page_table;
+pub(crate) mod paging;
 pub(crate) mod partition;
 pub(crate) mod poison;
 pub(crate) mod ranges;
 pub(crate) mod recorder;
+pub(crate) mod recovery;
 pub(crate) mod replay;
+pub(crate) mod resting;
 pub(crate) mod retry;
 pub(crate) mod session;
 pub(crate) mod settled;
 pub(crate) mod snapshot;
+pub(crate) mod spans;
+pub(crate) mod spill;
 pub(crate) mod stops;
 pub(crate) mod window;
 
-pub use limits::ShareLimits;
+pub use limits::{ShareLimits, WindowLimits};
 pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareKeyView, ShareMachine, SharePartitionView};
 pub use observe::Bound;
 
@@ -112,6 +119,8 @@ pub struct ShareConfig {
     pub hold_target_ms: i64,
     /// `sluice.share.window.bytes`.
     pub window_bytes_max: u64,
+    /// `sluice.share.stuck.keys.max`: keys that wait for a retry.
+    pub stuck_keys_max: u64,
     /// `sluice.share.sync.ms`.
     pub sync_ms: i64,
 }
@@ -137,6 +146,7 @@ impl Default for ShareConfig {
             disconnect_grace_ms: None,
             hold_target_ms: 100,
             window_bytes_max: 16 << 20,
+            stuck_keys_max: 1_000_000,
             sync_ms: 100,
         }
     }

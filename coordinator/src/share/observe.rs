@@ -24,6 +24,8 @@ const READY_AHEAD_MAX: usize = 16 * 1_024;
 pub enum Bound {
     /// `sluice.share.window.bytes`: the window is full of records that cannot go out.
     WindowBytes,
+    /// `sluice.share.stuck.keys.max`: so many keys wait for a retry.
+    StuckKeys,
     /// `share.partition.max.record.locks`: so many records are in members' hands.
     RecordLocks,
     /// `share.partition.max.record.locks`, order `none`: the distance from the start offset (Kafka's limit).
@@ -34,8 +36,10 @@ impl SharePartition {
     /// Takes in what a scan from the scan offset found; says whether records were found.
     pub(crate) fn scanned(&mut self, scanned: &Scanned, now: Now) -> bool {
         let before = self.queue.ready_len();
+        let whole = self.is_whole();
         let mut cursor = self.window.scan();
-        for batch in &scanned.batches {
+        let mut next = scanned.next.get();
+        'scan: for batch in &scanned.batches {
             match &batch.kind {
                 ScannedKind::Data(records) => {
                     for (index, record) in records.iter().enumerate() {
@@ -44,6 +48,11 @@ impl SharePartition {
                             continue;
                         }
                         self.gap(cursor, offset - 1);
+                        if offset >= self.recovery_until && self.window_is_full() {
+                            // It goes on here when there is room.
+                            (cursor, next) = (offset, offset);
+                            break 'scan;
+                        }
                         self.found(record, index + 1 == records.len(), now);
                         cursor = offset + 1;
                     }
@@ -59,8 +68,8 @@ impl SharePartition {
             self.gap(cursor, batch.last.get());
             cursor = cursor.max(batch.last.get() + 1);
         }
-        self.gap(cursor, scanned.next.get() - 1);
-        self.window.scanned_to(cursor.max(scanned.next.get()));
+        self.gap(cursor, next - 1);
+        self.window.scanned_to(cursor.max(next), whole && self.is_whole());
         self.window.advance();
         self.queue.ready_len() != before
     }
@@ -72,15 +81,6 @@ impl SharePartition {
                 || (self.scan_bound().is_none() && self.queue.ready_len() < READY_AHEAD_MAX))
     }
 
-    /// Why it does not read on, where a bound is the reason.
-    pub(crate) fn scan_bound(&self) -> Option<Bound> {
-        if self.config.order == ShareOrder::None {
-            let ahead = self.window.scan() - self.window.start();
-            return (ahead >= 2 * i64::from(self.config.record_locks_max)).then_some(Bound::Span);
-        }
-        (self.heap_bytes() >= self.config.window_bytes_max).then_some(Bound::WindowBytes)
-    }
-
     /// Whether a restart's leftovers are all known, so that granting is safe.
     pub(crate) fn may_grant(&self, upper: i64) -> bool {
         self.window.scan() >= self.recovery_until.min(upper)
@@ -88,13 +88,14 @@ impl SharePartition {
 
     fn found(&mut self, record: &ScannedRecord, batch_end: bool, now: Now) {
         let offset = record.offset.get();
-        if offset < self.window.start() || self.window.settled().contains(offset) {
+        if !self.window.is_unsettled(offset) {
             return;
         }
         let known = self.window.get(offset).copied();
-        if known.is_some_and(|slot| slot.scanned) {
+        if known.is_some_and(|slot| slot.scanned) || (known.is_none() && self.spills(record.key, offset)) {
             return;
         }
+        let wait = known.and_then(|_| self.forget_wait(offset));
         let slot = Slot {
             key: record.key,
             bytes: record.bytes,
@@ -103,6 +104,9 @@ impl SharePartition {
             ..known.unwrap_or_else(unscanned)
         };
         self.window.insert(offset, slot);
+        if let Some((wait, end)) = wait {
+            self.insert_wait(offset, wait, end);
+        }
         if slot.is_out() {
             self.lend(offset, &slot);
             // After a restart or reload: one before it came back when it was not known yet whose key this is.
@@ -201,8 +205,8 @@ impl SharePartition {
         for replay in self.replays.values_mut() {
             replay.part.recovered(now, log_start, survivors);
         }
-        self.recovery_until =
-            self.window.slots().filter(|(_, slot)| !slot.scanned).last().map_or(0, |(offset, _)| offset + 1);
+        let ahead = self.window.range(self.window.scan(), i64::MAX).next_back();
+        self.recovery_until = ahead.map_or(0, |(offset, _)| offset + 1);
         self.log_started(log_start);
         self.window.advance();
     }

@@ -16,6 +16,8 @@ use records::ids::KeyHash;
 use super::event::{Event, Settlement, Wait};
 use super::holders::{Holders, Lock};
 use super::key_queue::{Halt, KeyQueue};
+use super::limits::WindowLimits;
+use super::page_table::PageTable;
 use super::recorder::{Change, Recorder};
 use super::replay::Replay;
 use super::retry;
@@ -24,16 +26,28 @@ use super::window::{NO_LOCK, NONE, RecordState, Slot, Window};
 use super::{ShareConfig, ShareCounters, ShareOrder};
 use crate::time::{Micros, Mono, Now};
 
+/// About what a wait costs, and what a record in a member's hands costs beside its slot; measured by
+/// `benches/tests/share_memory.rs`.
+const WAIT_BYTES: u64 = 80;
+const OUT_BYTES: u64 = 48;
+
 /// A share-partition in memory.
 #[derive(Debug)]
 pub(crate) struct SharePartition {
     pub(super) config: Arc<ShareConfig>,
+    pub(super) limits: Arc<WindowLimits>,
     pub(super) window: Window,
     pub(super) holders: Holders,
     pub(super) queue: KeyQueue,
     /// Delayed records: the stored wait and its end on the monotonic clock.
     pub(super) waits: BTreeMap<i64, (Wait, Mono)>,
     wait_ends: BTreeSet<(Mono, i64)>,
+    /// Delayed records without a key.
+    pub(super) keyless_waits: usize,
+    /// What is not in memory.
+    pub(super) pages: PageTable,
+    /// Nothing goes to pages before this.
+    pub(super) page_out_from: Mono,
     /// Stopped records and keys.
     pub(super) stops: Stops,
     /// Keys of which settled records are delivered again.
@@ -49,14 +63,18 @@ pub(crate) struct SharePartition {
 
 impl SharePartition {
     /// An empty one; its start offset comes with [`Event::Started`].
-    pub(crate) fn new(config: Arc<ShareConfig>) -> Self {
+    pub(crate) fn new(config: Arc<ShareConfig>, limits: Arc<WindowLimits>) -> Self {
         Self {
             config,
+            limits,
             window: Window::default(),
             holders: Holders::default(),
             queue: KeyQueue::default(),
             waits: BTreeMap::new(),
             wait_ends: BTreeSet::new(),
+            keyless_waits: 0,
+            pages: PageTable::default(),
+            page_out_from: Mono(0),
             stops: Stops::default(),
             replays: BTreeMap::new(),
             out: 0,
@@ -70,7 +88,14 @@ impl SharePartition {
     pub(crate) fn apply(&mut self, event: &Event, now: Now) {
         match event {
             Event::Started(at) => {
-                *self = Self { counters: self.counters, ..Self::new(Arc::clone(&self.config)) };
+                let (window, mut pages) = (std::mem::take(&mut self.window), std::mem::take(&mut self.pages));
+                // Stored pages stay known until a snapshot says that they are not needed.
+                pages.clear();
+                // Numbers of look-ups under way must not come again.
+                self.queue.spans_mut().clear();
+                let mut new = Self::new(Arc::clone(&self.config), Arc::clone(&self.limits));
+                std::mem::swap(new.queue.spans_mut(), self.queue.spans_mut());
+                *self = Self { counters: self.counters, window, pages, ..new };
                 self.window.reset(*at);
             }
             Event::Granted { member, delivery, numbered, wall_ms, lock_ms, ranges } => {
@@ -89,7 +114,7 @@ impl SharePartition {
                 // A grant names every record: its ranges are no wider than the answer was.
                 for &(first, last) in ranges {
                     for offset in first..=last {
-                        if offset >= self.window.start() && !self.window.settled().contains(offset) {
+                        if self.window.is_unsettled(offset) {
                             self.hold(offset, lock);
                         }
                     }
@@ -122,6 +147,10 @@ impl SharePartition {
                 }
             }
             Event::LogStarted(at) => self.drop_below(*at),
+            Event::Refilled { key, next, records } => {
+                self.refill(*key, *next, records, records.len() as u64);
+            }
+            Event::Unpaged { page, resting } => self.unpage(*page, resting, now),
             Event::Stopped { stop, counted, ranges } => {
                 // Also of records that nobody has scanned yet: unreadable ones, which are not read again.
                 for offset in ranges.iter().flat_map(|range| range.0..=range.1) {
@@ -169,11 +198,10 @@ impl SharePartition {
     pub(crate) fn log_started(&mut self, at: i64) {
         self.replays_log_started(at);
         if at > self.window.start() {
-            let known = self.window.range(self.window.start(), at - 1).count() as u64;
-            let scan = self.window.scan();
-            let unread = u64::try_from(self.unread_below(at)).unwrap_or(0);
-            let beyond = self.window.range(scan, at - 1).count() as u64;
-            self.counters.left_log += known + unread.saturating_sub(beyond);
+            let known = at.min(self.window.scan());
+            let lost = self.window.unsettled_in(self.window.start(), known - 1).unsigned_abs();
+            let beyond = self.window.unsettled_in(known, at - 1).unsigned_abs();
+            self.counters.left_log += lost + beyond;
             self.drop_below(at);
             self.recorder.event(&Event::LogStarted(at));
         }
@@ -199,11 +227,24 @@ impl SharePartition {
     }
 
     /// The next moment at which something happens by itself.
-    pub(crate) fn next_deadline(&self) -> Option<Mono> {
+    pub(crate) fn next_deadline(&self, now: Now) -> Option<Mono> {
         let lock = self.holders.first_end().map(|end| end.0);
         let wait = self.wait_ends.first().map(|end| end.0);
-        let replays = self.replays.values().filter_map(|replay| replay.part.next_deadline());
-        lock.into_iter().chain(wait).chain(replays).min()
+        let replays = self.replays.values().filter_map(|replay| replay.part.next_deadline(now));
+        lock.into_iter().chain(wait).chain(self.next_page_due(now)).chain(replays).min()
+    }
+
+    /// When the last wait in memory ends.
+    pub(super) fn last_wait_end(&self) -> Option<Mono> {
+        self.wait_ends.last().map(|end| end.0)
+    }
+
+    /// Records whose waits end last, and not before `from`, ascending; at most `max`.
+    pub(super) fn longest_waits(&self, from: Mono, max: usize) -> Vec<i64> {
+        let longest = self.wait_ends.range((from, i64::MIN)..).rev().take(max);
+        let mut offsets: Vec<i64> = longest.map(|end| end.1).collect();
+        offsets.reverse();
+        offsets
     }
 
     /// The first wait that is over.
@@ -223,22 +264,16 @@ impl SharePartition {
 
     /// Offsets at or above the start offset that are not settled, up to `end`.
     pub(crate) fn lag(&self, end: i64) -> i64 {
-        let ahead = self.window.range(self.window.scan(), i64::MAX).count();
-        self.unread_below(end) + i64::try_from(self.window.len() - ahead).unwrap_or(i64::MAX)
-    }
-
-    /// Offsets from the scan offset up to `end` that are not settled.
-    fn unread_below(&self, end: i64) -> i64 {
-        let scan = self.window.scan();
-        let settled = self.window.settled().runs_from(scan).into_iter();
-        let settled: i64 = settled.map(|(first, last)| (last.min(end - 1) - first + 1).max(0)).sum();
-        (end - scan - settled).max(0)
+        self.window.unsettled_in(self.window.start(), end - 1)
     }
 
     /// About how many bytes of memory it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
+        let waits = self.waits.len() as u64 * WAIT_BYTES;
+        let out = self.out as u64 * OUT_BYTES;
         let replays: u64 = self.replays.values().map(|replay| replay.part.heap_bytes()).sum();
-        self.window.heap_bytes() + self.queue.heap_bytes() + self.stops.heap_bytes() + replays
+        let beside = self.pages.heap_bytes() + self.stops.heap_bytes() + replays;
+        self.window.heap_bytes() + self.queue.heap_bytes() + waits + out + beside
     }
 
     fn offsets(&self, first: i64, last: i64) -> Vec<i64> {
@@ -332,8 +367,22 @@ impl SharePartition {
     }
 
     pub(super) fn insert_wait(&mut self, offset: i64, wait: Wait, end: Mono) {
+        self.forget_wait(offset);
+        self.keyless_waits += usize::from(self.waits_without_key(offset));
         self.waits.insert(offset, (wait, end));
         self.wait_ends.insert((end, offset));
+    }
+
+    /// A record does not wait any more. What it waited for, if it did.
+    pub(super) fn forget_wait(&mut self, offset: i64) -> Option<(Wait, Mono)> {
+        let (wait, end) = self.waits.remove(&offset)?;
+        self.wait_ends.remove(&(end, offset));
+        self.keyless_waits -= usize::from(self.waits_without_key(offset));
+        Some((wait, end))
+    }
+
+    fn waits_without_key(&self, offset: i64) -> bool {
+        self.window.get(offset).is_none_or(|slot| slot.key.is_none())
     }
 
     /// A wait is over.
@@ -341,12 +390,6 @@ impl SharePartition {
         self.forget_wait(offset);
         if self.window.get(offset).is_some_and(|slot| slot.state == RecordState::Delayed) {
             self.requeue(offset);
-        }
-    }
-
-    pub(super) fn forget_wait(&mut self, offset: i64) {
-        if let Some((_, end)) = self.waits.remove(&offset) {
-            self.wait_ends.remove(&(end, offset));
         }
     }
 
@@ -374,6 +417,8 @@ impl SharePartition {
             self.window.settle(offset);
         }
         self.window.start_at(at);
+        self.shrink_spilled(at);
+        self.settle_unslotted();
     }
 
     /// Out of its holder's hands, and not yet anywhere else.
@@ -410,7 +455,7 @@ impl SharePartition {
 
     /// Sorts every record of the window into the queues anew.
     fn rebuild_queues(&mut self) {
-        self.queue = KeyQueue::default();
+        self.queue.clear();
         if self.keeps_order() {
             for (key, stop) in self.stops.keys() {
                 let halt = if stop.follows { Halt::Follows } else { Halt::All };
@@ -426,6 +471,14 @@ impl SharePartition {
             } else {
                 self.enqueue(offset, &slot);
             }
+        }
+        self.queue_spans();
+    }
+
+    /// With key order every key with a span has a queue.
+    pub(super) fn queue_spans(&mut self) {
+        if self.config.order == ShareOrder::Key {
+            self.queue.queue_spans(&self.window);
         }
     }
 

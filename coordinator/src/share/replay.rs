@@ -15,6 +15,7 @@ use records::ids::{KeyHash, Offset};
 
 use super::admin::AdminError;
 use super::event::Event;
+use super::limits::WindowLimits;
 use super::partition::SharePartition;
 use super::ranges::contain;
 use super::{Poison, ShareConfig};
@@ -115,7 +116,7 @@ impl SharePartition {
     pub(super) fn apply_replay(&mut self, event: &Event, now: Now) {
         match event {
             Event::ReplayStarted { key, from, to, only } => {
-                let mut part = Self::new(self.replay_config());
+                let mut part = Self::new(self.replay_config(), Arc::new(WindowLimits::none()));
                 part.window.reset(*from);
                 if only.is_some() {
                     self.stops.forget_redrivable(*key);
@@ -171,7 +172,9 @@ impl SharePartition {
             Poison::DeadLetter | Poison::Follow => Poison::DeadLetter,
             Poison::Skip | Poison::Park => Poison::Skip,
         };
-        Arc::new(ShareConfig { poison, ..ShareConfig::clone(&self.config) })
+        // Its own bound is the number of records that are looked up ahead.
+        let config = ShareConfig::clone(&self.config);
+        Arc::new(ShareConfig { poison, window_bytes_max: u64::MAX, stuck_keys_max: u64::MAX, ..config })
     }
 
     /// Lets replays begin whose key nobody holds otherwise, and ends those that are done.
@@ -179,8 +182,9 @@ impl SharePartition {
         let mut done = Vec::new();
         for (&key, replay) in &mut self.replays {
             let parked = self.stops.key(key).is_some_and(|stop| !stop.follows);
-            let before = self.queue.head(key).is_some_and(|head| head <= replay.to);
-            let blocked = parked || before || self.queue.first_out(key).is_some();
+            let before = self.queue.first(key).is_some_and(|first| first <= replay.to);
+            let rests = self.queue.resting().contains(key);
+            let blocked = rests || parked || before || self.queue.first_out(key).is_some();
             let part = &mut replay.part;
             part.queue.halt(&part.window, key, blocked.then_some(Halt::All));
             part.window.advance();
@@ -230,7 +234,7 @@ impl SharePartition {
             return false;
         }
         // What is not settled yet comes by itself.
-        let settled = |&&(offset, _): &&(i64, u32)| offset >= scan && self.window.get(offset).is_none();
+        let settled = |&&(offset, _): &&(i64, u32)| offset >= scan && !self.window.is_unsettled(offset);
         let records = records.iter().filter(settled).map(|&(offset, bytes)| ScannedRecord {
             offset: Offset(offset),
             key: Some(key),

@@ -1,20 +1,31 @@
 //! Settled offsets at and beyond the start offset: a set in chunks of 64 Ki offsets.
 //!
-//! Each chunk is stored as whichever of *all*, *runs*, *array* or *bitmap* is smallest, so that a share-partition
-//! with millions of settled offsets behind one that is stuck costs 8 KiB a chunk at most.
+//! Each chunk is kept as whichever of *all*, *runs*, *array* or *bitmap* is smallest, so that a share-partition
+//! with millions of settled offsets behind one that is stuck costs 8 KiB a chunk at most. A snapshot stores a chunk in a
+//! page of its own, or in itself where it is small; one that has not changed since stays in the page that it is in.
 
 use std::collections::BTreeMap;
 
+use super::codec::DecodeError;
+
 /// Offsets a chunk.
 const CHUNK: i64 = 1 << 16;
-/// Bytes of a bitmap chunk: no other form may be larger.
-const BITMAP_BYTES: usize = (CHUNK / 8) as usize;
+/// Bytes of a bitmap chunk: no other form may be larger, in memory or stored.
+pub(crate) const BITMAP_BYTES: usize = (CHUNK / 8) as usize;
 const WORDS: usize = (CHUNK / 64) as usize;
+/// About what a chunk costs beside its form, tree included.
+const CHUNK_BYTES: u64 = 2 * std::mem::size_of::<(i64, Chunk)>() as u64;
 
 /// A set of offsets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// What it says of offsets below the last [`Settled::remove_below`] may be wrong.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settled {
     chunks: BTreeMap<i64, Chunk>,
+    /// Of all forms.
+    bytes: u64,
+    /// Pages of chunks that have changed since, or are gone.
+    stale: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -22,15 +33,11 @@ struct Chunk {
     form: Form,
     /// The form is looked at again when it has this many elements.
     review_at: usize,
+    /// Offsets in it.
+    count: u32,
+    /// The page that holds it as it is.
+    page: Option<u64>,
 }
-
-/// Two chunks are equal when they hold the same offsets, whatever their form.
-impl PartialEq for Chunk {
-    fn eq(&self, other: &Self) -> bool {
-        self.runs() == other.runs()
-    }
-}
-impl Eq for Chunk {}
 
 #[derive(Clone, Debug)]
 enum Form {
@@ -41,6 +48,15 @@ enum Form {
     Bitmap(Box<[u64; WORDS]>),
 }
 
+/// How a snapshot tells of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StoredChunk {
+    /// In a page, which holds it as it is.
+    Page(u64),
+    /// In its smallest form: not in a page yet, or too small for one.
+    Bytes(Vec<u8>),
+}
+
 impl Settled {
     /// Adds `first..=last`.
     pub(crate) fn insert(&mut self, first: i64, last: i64) {
@@ -48,11 +64,12 @@ impl Settled {
         while from <= last {
             let number = from.div_euclid(CHUNK);
             let end = last.min(number * CHUNK + CHUNK - 1);
-            let chunk = self
-                .chunks
-                .entry(number)
-                .or_insert_with(|| Chunk { form: Form::Runs(Vec::new()), review_at: 16 });
-            chunk.insert(within(from), within(end));
+            let chunk = self.chunks.entry(number).or_insert_with(Chunk::empty);
+            let before = chunk.bytes() as u64;
+            if chunk.insert(within(from), within(end)) {
+                self.stale.extend(chunk.page.take());
+            }
+            self.bytes = self.bytes + chunk.bytes() as u64 - before;
             from = end + 1;
         }
     }
@@ -75,21 +92,96 @@ impl Settled {
         }
     }
 
-    /// Forgets everything below `start`.
+    /// Nobody asks for offsets below `start` any more: chunks with no others go.
     pub(crate) fn remove_below(&mut self, start: i64) {
         let number = start.div_euclid(CHUNK);
-        if self.chunks.first_key_value().is_some_and(|(&first, _)| first < number) {
-            self.chunks = self.chunks.split_off(&number);
-        }
-        if within(start) > 0
-            && let Some(chunk) = self.chunks.get_mut(&number)
-            && chunk.remove_below(within(start))
-        {
-            self.chunks.remove(&number);
+        let is_gone =
+            |at: i64, chunk: &Chunk| at < number || (at == number && chunk.ends_before(within(start)));
+        while let Some(first) = self.chunks.first_entry().filter(|first| is_gone(*first.key(), first.get())) {
+            let chunk = first.remove();
+            self.bytes -= chunk.bytes() as u64;
+            self.stale.extend(chunk.page);
         }
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        for chunk in std::mem::take(&mut self.chunks).into_values() {
+            self.stale.extend(chunk.page);
+        }
+        self.bytes = 0;
+    }
+
+    /// How many offsets of `first..=last` are in the set.
+    pub(crate) fn count_in(&self, first: i64, last: i64) -> i64 {
+        if first > last {
+            return 0;
+        }
+        let (low, high) = (first.div_euclid(CHUNK), last.div_euclid(CHUNK));
+        let counts = self.chunks.range(low..=high).map(|(&number, chunk)| {
+            let from = if number == low { within(first) } else { 0 };
+            let to = if number == high { within(last) } else { u16::MAX };
+            i64::from(chunk.count_in(from, to))
+        });
+        counts.sum()
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.chunks.len() as u64 * CHUNK_BYTES + self.bytes
+    }
+
+    /// Every chunk, ascending, for a snapshot.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (i64, StoredChunk)> {
+        self.chunks.iter().map(|(&number, chunk)| {
+            let stored = match chunk.page {
+                Some(page) => StoredChunk::Page(page),
+                None => StoredChunk::Bytes(chunk.encode()),
+            };
+            (number, stored)
+        })
+    }
+
+    /// Chunk `number` is in this page now, as it is.
+    pub(crate) fn set_page(&mut self, number: i64, page: u64) {
+        if let Some(chunk) = self.chunks.get_mut(&number) {
+            self.stale.extend(chunk.page.replace(page));
+        }
+    }
+
+    /// Takes in a stored chunk, but for offsets from `end` on; `page` is where it came from.
+    ///
+    /// # Errors
+    /// The bytes are damaged.
+    pub(crate) fn restore(
+        &mut self,
+        number: i64,
+        bytes: &[u8],
+        page: Option<u64>,
+        end: i64,
+    ) -> Result<(), DecodeError> {
+        let base = number.checked_mul(CHUNK).ok_or(DecodeError)?;
+        let chunk = Chunk::decode(bytes)?;
+        let whole = end.saturating_sub(base) >= CHUNK;
+        if whole && !self.chunks.contains_key(&number) {
+            self.bytes += chunk.bytes() as u64;
+            self.chunks.insert(number, Chunk { page, ..chunk });
+            return Ok(());
+        }
+        for (first, last) in chunk.runs() {
+            self.insert(base + i64::from(first), (base + i64::from(last)).min(end - 1));
+        }
+        self.stale.extend(page);
+        Ok(())
+    }
+
+    /// Pages that nothing here names any more, since this was asked last.
+    pub(crate) fn take_stale(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.stale)
+    }
+
     /// Maximal runs (inclusive) at or after `from`, ascending.
+    #[cfg(test)]
     pub(crate) fn runs_from(&self, from: i64) -> Vec<(i64, i64)> {
         let mut runs: Vec<(i64, i64)> = Vec::new();
         for (&number, chunk) in self.chunks.range(from.div_euclid(CHUNK)..) {
@@ -108,12 +200,6 @@ impl Settled {
         }
         runs
     }
-
-    /// About how many bytes of memory it takes.
-    pub(crate) fn heap_bytes(&self) -> u64 {
-        let per_chunk = std::mem::size_of::<(i64, Chunk)>() as u64 + 16;
-        self.chunks.values().map(|chunk| per_chunk + chunk.bytes() as u64).sum()
-    }
 }
 
 /// An offset's place in its chunk.
@@ -122,7 +208,86 @@ fn within(offset: i64) -> u16 {
     offset.rem_euclid(CHUNK) as u16
 }
 
+/// Offsets of an inclusive run.
+fn width(run: (u16, u16)) -> u32 {
+    u32::from(run.1 - run.0) + 1
+}
+
+/// First byte of a stored chunk that is no bitmap.
+const ALL: u8 = 0;
+const RUNS: u8 = 1;
+const ARRAY: u8 = 2;
+
 impl Chunk {
+    fn empty() -> Self {
+        Self { form: Form::Runs(Vec::new()), review_at: 16, count: 0, page: None }
+    }
+
+    /// The smallest stored form: a bitmap is known by its length, which no other has.
+    fn encode(&self) -> Vec<u8> {
+        if self.count == 1 << 16 {
+            return vec![ALL];
+        }
+        let runs = self.runs();
+        let (as_runs, as_array) = (1 + runs.len() * 4, 1 + self.count as usize * 2);
+        let mut bytes = Vec::with_capacity(as_runs.min(as_array).min(BITMAP_BYTES));
+        if as_runs.min(as_array) >= BITMAP_BYTES {
+            let mut words = Box::new([0; WORDS]);
+            runs.into_iter().for_each(|(first, last)| {
+                set_bits(&mut words, first, last);
+            });
+            words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        } else if as_array < as_runs {
+            bytes.push(ARRAY);
+            let array = runs.iter().flat_map(|&(first, last)| first..=last);
+            array.for_each(|at| bytes.extend_from_slice(&at.to_le_bytes()));
+        } else {
+            bytes.push(RUNS);
+            for (first, last) in runs {
+                bytes.extend_from_slice(&first.to_le_bytes());
+                bytes.extend_from_slice(&last.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let pair = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
+        let form = if bytes.len() == BITMAP_BYTES {
+            let mut words = Box::new([0; WORDS]);
+            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            Form::Bitmap(words)
+        } else {
+            let (&tag, rest) = bytes.split_first().ok_or(DecodeError)?;
+            match tag {
+                ALL if rest.is_empty() => Form::All,
+                RUNS if rest.len() % 4 == 0 => {
+                    let runs: Vec<(u16, u16)> =
+                        rest.chunks_exact(4).map(|run| (pair(run), pair(&run[2..]))).collect();
+                    let apart = runs.windows(2).all(|two| u32::from(two[0].1) + 1 < u32::from(two[1].0));
+                    if !apart || runs.iter().any(|run| run.0 > run.1) {
+                        return Err(DecodeError);
+                    }
+                    Form::Runs(runs)
+                }
+                ARRAY if rest.len() % 2 == 0 => {
+                    let array: Vec<u16> = rest.chunks_exact(2).map(pair).collect();
+                    if !array.is_sorted_by(|a, b| a < b) {
+                        return Err(DecodeError);
+                    }
+                    Form::Array(array)
+                }
+                _ => return Err(DecodeError),
+            }
+        };
+        let mut chunk = Self { form, review_at: 0, count: 0, page: None };
+        chunk.count = chunk.runs().into_iter().map(width).sum();
+        chunk.review();
+        Ok(chunk)
+    }
+
     fn contains(&self, at: u16) -> bool {
         match &self.form {
             Form::All => true,
@@ -135,55 +300,87 @@ impl Chunk {
         }
     }
 
-    fn insert(&mut self, first: u16, last: u16) {
-        match &mut self.form {
-            Form::All => return,
-            Form::Runs(runs) => insert_run(runs, first, last),
-            Form::Array(array) if first == last => {
-                if let Err(index) = array.binary_search(&first) {
-                    array.insert(index, first);
-                }
+    fn count_in(&self, first: u16, last: u16) -> u32 {
+        if (first, last) == (0, u16::MAX) {
+            return self.count;
+        }
+        match &self.form {
+            Form::All => width((first, last)),
+            Form::Runs(runs) => {
+                let from = runs.partition_point(|run| run.1 < first);
+                let inside = runs[from..].iter().take_while(|run| run.0 <= last);
+                inside.map(|run| width((run.0.max(first), run.1.min(last)))).sum()
             }
             Form::Array(array) => {
+                let behind = array.partition_point(|&at| at <= last);
+                (behind - array.partition_point(|&at| at < first)) as u32
+            }
+            Form::Bitmap(words) => {
+                words_of(first, last).map(|(word, mask)| (words[word] & mask).count_ones()).sum()
+            }
+        }
+    }
+
+    /// Whether there is nothing in it from `at` on.
+    fn ends_before(&self, at: u16) -> bool {
+        match &self.form {
+            Form::All => false,
+            Form::Runs(runs) => runs.last().is_none_or(|run| run.1 < at),
+            Form::Array(array) => array.last().is_none_or(|&last| last < at),
+            Form::Bitmap(words) => words_of(at, u16::MAX).all(|(word, mask)| words[word] & mask == 0),
+        }
+    }
+
+    /// Says whether anything is new.
+    fn insert(&mut self, first: u16, last: u16) -> bool {
+        let added = match &mut self.form {
+            Form::All => 0,
+            Form::Runs(runs) => insert_run(runs, first, last),
+            Form::Array(array) if first == last => match array.binary_search(&first) {
+                Ok(_) => 0,
+                Err(index) => {
+                    array.insert(index, first);
+                    1
+                }
+            },
+            Form::Array(array) => {
                 let mut runs = runs_of_array(array);
-                insert_run(&mut runs, first, last);
+                let added = insert_run(&mut runs, first, last);
                 self.form = Form::Runs(runs);
                 self.review_at = 0;
+                added
             }
             Form::Bitmap(words) => set_bits(words, first, last),
+        };
+        self.count += added;
+        if added > 0 {
+            self.review();
         }
-        self.review();
+        added > 0
     }
 
     /// Takes the smallest form, when the present one has grown enough for it to be worth a look.
     fn review(&mut self) {
+        if self.count == 1 << 16 {
+            self.form = Form::All;
+            return;
+        }
         let elements = match &self.form {
-            Form::All => return,
-            Form::Runs(runs) if runs.len() == 1 && runs[0] == (0, u16::MAX) => {
-                self.form = Form::All;
-                return;
-            }
             Form::Runs(runs) => runs.len(),
             Form::Array(array) => array.len(),
             // A bitmap only ever fills up; full is the one thing worth noticing.
-            Form::Bitmap(words) => {
-                if words.iter().all(|&word| word == u64::MAX) {
-                    self.form = Form::All;
-                }
-                return;
-            }
+            Form::All | Form::Bitmap(_) => return,
         };
         if elements < self.review_at && self.bytes() <= BITMAP_BYTES {
             return;
         }
         let runs = self.runs();
-        let count: usize = runs.iter().map(|run| usize::from(run.1 - run.0) + 1).sum();
-        let (as_runs, as_array) = (runs.len() * 4, count * 2);
+        let (as_runs, as_array) = (runs.len() * 4, self.count as usize * 2);
         self.form = if as_runs.min(as_array) > BITMAP_BYTES {
             let mut words = Box::new([0; WORDS]);
-            for (first, last) in runs {
+            runs.into_iter().for_each(|(first, last)| {
                 set_bits(&mut words, first, last);
-            }
+            });
             Form::Bitmap(words)
         } else if as_array < as_runs {
             Form::Array(runs.iter().flat_map(|&(first, last)| first..=last).collect())
@@ -222,33 +419,6 @@ impl Chunk {
         }
     }
 
-    /// Whether nothing is left.
-    fn remove_below(&mut self, start: u16) -> bool {
-        match &mut self.form {
-            Form::All => self.form = Form::Runs(vec![(start, u16::MAX)]),
-            Form::Runs(runs) => {
-                let gone = runs.partition_point(|run| run.1 < start);
-                runs.drain(..gone);
-                if let Some(run) = runs.first_mut() {
-                    run.0 = run.0.max(start);
-                }
-                return runs.is_empty();
-            }
-            Form::Array(array) => {
-                let gone = array.partition_point(|&at| at < start);
-                array.drain(..gone);
-                return array.is_empty();
-            }
-            Form::Bitmap(words) => {
-                let word = usize::from(start) / 64;
-                words[..word].fill(0);
-                words[word] &= u64::MAX << (start % 64);
-                return words.iter().all(|&word| word == 0);
-            }
-        }
-        false
-    }
-
     fn runs(&self) -> Vec<(u16, u16)> {
         match &self.form {
             Form::All => vec![(0, u16::MAX)],
@@ -275,23 +445,30 @@ impl Chunk {
     fn bytes(&self) -> usize {
         match &self.form {
             Form::All => 0,
-            Form::Runs(runs) => runs.len() * 4,
-            Form::Array(array) => array.len() * 2,
+            Form::Runs(runs) => runs.capacity() * 4,
+            Form::Array(array) => array.capacity() * 2,
             Form::Bitmap(_) => BITMAP_BYTES,
         }
     }
 }
 
-fn insert_run(runs: &mut Vec<(u16, u16)>, first: u16, last: u16) {
+/// Says how many offsets are new.
+fn insert_run(runs: &mut Vec<(u16, u16)>, first: u16, last: u16) -> u32 {
     // The runs that overlap or touch the new one, which takes them in.
     let from = runs.partition_point(|run| u32::from(run.1) + 1 < u32::from(first));
     let to = runs.partition_point(|run| run.0 <= last.saturating_add(1));
     if from >= to {
         runs.insert(from, (first, last));
-        return;
+        return width((first, last));
     }
     let merged = (first.min(runs[from].0), last.max(runs[to - 1].1));
-    runs.splice(from..to, [merged]);
+    let before: u32 = runs[from..to].iter().copied().map(width).sum();
+    if to - from == 1 {
+        runs[from] = merged;
+    } else {
+        runs.splice(from..to, [merged]);
+    }
+    width(merged) - before
 }
 
 fn runs_of_array(array: &[u16]) -> Vec<(u16, u16)> {
@@ -305,9 +482,10 @@ fn runs_of_array(array: &[u16]) -> Vec<(u16, u16)> {
     runs
 }
 
-fn set_bits(words: &mut [u64; WORDS], first: u16, last: u16) {
+/// The words that hold `first..=last`, each with the mask of its bits in there.
+fn words_of(first: u16, last: u16) -> impl Iterator<Item = (usize, u64)> {
     let (low, high) = (usize::from(first) / 64, usize::from(last) / 64);
-    for (word, bits) in words.iter_mut().enumerate().take(high + 1).skip(low) {
+    (low..=high).map(move |word| {
         let mut mask = u64::MAX;
         if word == low {
             mask &= u64::MAX << (first % 64);
@@ -315,62 +493,19 @@ fn set_bits(words: &mut [u64; WORDS], first: u16, last: u16) {
         if word == high {
             mask &= u64::MAX >> (63 - last % 64);
         }
-        *bits |= mask;
+        (word, mask)
+    })
+}
+
+/// Says how many offsets are new.
+fn set_bits(words: &mut [u64; WORDS], first: u16, last: u16) -> u32 {
+    let mut added = 0;
+    for (word, mask) in words_of(first, last) {
+        added += (mask & !words[word]).count_ones();
+        words[word] |= mask;
     }
+    added
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn every_second_offset_costs_one_bitmap_a_chunk() {
-        let mut settled = Settled::default();
-        for offset in (0..3 * CHUNK).step_by(2) {
-            settled.insert(offset, offset);
-        }
-        assert!(settled.heap_bytes() < 3 * (BITMAP_BYTES as u64 + 128), "{}", settled.heap_bytes());
-        for offset in (1..3 * CHUNK).step_by(2) {
-            settled.insert(offset, offset);
-        }
-        assert!(settled.heap_bytes() < 3 * 128);
-        assert_eq!(settled.runs_from(5), [(5, 3 * CHUNK - 1)]);
-        assert_eq!(settled.next_absent(0), 3 * CHUNK);
-    }
-
-    proptest! {
-        #[test]
-        fn behaves_as_a_plain_set(
-            steps in prop::collection::vec((0_i64..200_000, 0_i64..400, 0_u8..16), 1..300),
-            probes in prop::collection::vec(0_i64..201_000, 20),
-        ) {
-            let mut settled = Settled::default();
-            let mut model = BTreeSet::new();
-            let mut start = 0;
-            for (first, length, kind) in steps {
-                if kind == 0 {
-                    start = start.max(first / 4);
-                    settled.remove_below(start);
-                    model = model.split_off(&start);
-                } else {
-                    let length = if kind < 10 { 0 } else { length };
-                    let first = first.max(start);
-                    settled.insert(first, first + length);
-                    model.extend(first..=first + length);
-                }
-            }
-            for probe in probes {
-                prop_assert_eq!(settled.contains(probe), model.contains(&probe));
-                let mut absent = probe;
-                while model.contains(&absent) { absent += 1; }
-                prop_assert_eq!(settled.next_absent(probe), absent);
-            }
-            let listed: Vec<i64> = settled.runs_from(start).into_iter().flat_map(|(a, b)| a..=b).collect();
-            prop_assert_eq!(listed, model.into_iter().collect::<Vec<_>>());
-        }
-    }
-}
+mod tests;

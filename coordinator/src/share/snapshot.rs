@@ -1,7 +1,9 @@
 //! The snapshot of a share-partition: what recovery begins with, before the events behind it.
 //!
-//! It holds the unsettled records of the window with all that is known of them, so that no byte of the log below
-//! its scan offset is read again; what is settled in between is what is left over.
+//! It holds the records of the window that have a slot, with all that is known of them, the spans, and the settled
+//! offsets, so that no byte of the log below its scan offset is read again. What is large and changes seldom stands in
+//! pages beside it: chunks of settled offsets that are as they were need not be written anew, and keys that wait long
+//! leave memory with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,35 +11,135 @@ use std::sync::Arc;
 use bytes::Bytes;
 use records::ids::KeyHash;
 
-use super::ShareConfig;
 use super::codec::{DecodeError, Reader, Writer};
-use super::event::{Event, Wait, offsets_of, ranges_below};
+use super::event::{Wait, offsets_of};
 use super::holders::Lock;
+use super::limits::WindowLimits;
 use super::partition::{SharePartition, unscanned};
 use super::recorder::ranges_of;
 use super::replay::Replay;
+use super::settled::StoredChunk;
 use super::stops::Stops;
 use super::window::RecordState;
-use crate::io::StoredState;
+use crate::io::PAGES_WRITTEN_MAX;
 use crate::time::Now;
 
-const VERSION: u8 = 1;
+/// Every record below the scan offset that is not settled has a slot; settled offsets stand behind it only.
+const VERSION_WITHOUT_PAGES: u8 = 1;
+const VERSION: u8 = 2;
 
 const STATE: u8 = 0b11;
 const SCANNED: u8 = 1 << 2;
 const KEYED: u8 = 1 << 3;
 const BATCH_END: u8 = 1 << 4;
 
+/// Where a chunk of settled offsets stands.
+const INLINE: u8 = 0;
+const PAGED: u8 = 1;
+
+/// A snapshot to be written.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Its stored form.
+    pub(crate) bytes: Bytes,
+    /// Pages that it names and that are not written yet.
+    pub(crate) pages: Vec<(u64, Bytes)>,
+    /// Pages that it does not need any more.
+    pub(crate) dropped: Vec<u64>,
+}
+
+/// What a page is read for when a share-partition is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageUse {
+    /// The settled offsets of this chunk.
+    Settled(i64),
+    /// Keys at rest.
+    Resting,
+    /// Those of them of which later records were found.
+    Marks,
+}
+
+/// What of a snapshot is there before its pages are.
+#[derive(Debug, Default)]
+pub(super) struct Manifest {
+    pub(super) pages: Vec<(u64, PageUse)>,
+    /// Where the spans and slots begin.
+    rest: usize,
+}
+
 impl SharePartition {
-    /// The stored form of everything durable.
-    pub(crate) fn snapshot(&self) -> Bytes {
+    /// The stored form of everything durable. Keys that wait long leave memory with it.
+    pub(crate) fn snapshot(&mut self, now: Now) -> Snapshot {
+        let mut pages = self.page_out(now);
+        self.write_marks(&mut pages);
         let mut writer = Writer::default();
         writer.byte(VERSION);
         writer.signed(self.window.start());
         writer.signed(self.window.scan());
         writer.signed(self.window.acquired_end());
-        writer.ranges(&self.window.settled().runs_from(self.window.scan()));
+        self.write_settled(&mut writer, &mut pages);
+        let resting: Vec<u64> = self.pages.ids().collect();
+        writer.number(resting.len() as u64);
+        resting.into_iter().for_each(|id| writer.number(id));
+        writer.number(self.pages.marks.len() as u64);
+        self.pages.marks.iter().for_each(|list| writer.number(list.0));
+        writer.number(self.pages.id_last());
 
+        writer.number(self.pages.marked.len() as u64);
+        self.pages.marked.iter().for_each(|key| writer.fixed(key.0));
+        writer.number(self.queue.spans().len() as u64);
+        for (key, span) in self.queue.spans().iter() {
+            writer.fixed(key.0);
+            writer.signed(span.first);
+            writer.signed(span.last - span.first);
+            writer.number(span.count);
+        }
+        self.write_slots(&mut writer);
+        self.stops.write(&mut writer);
+        writer.number(self.replays.len() as u64);
+        for (key, replay) in &mut self.replays {
+            writer.fixed(key.0);
+            writer.signed(replay.to);
+            writer.byte(u8::from(replay.only.is_some()));
+            if let Some(only) = &replay.only {
+                writer.ranges(&ranges_of(only));
+            }
+            // It has no pages: nothing of it is ever anywhere else.
+            writer.bytes(&replay.part.snapshot(now).bytes);
+        }
+        let mut dropped = self.window.settled_mut().take_stale();
+        dropped.extend(self.pages.take_dropped());
+        Snapshot { bytes: writer.0.into(), pages, dropped }
+    }
+
+    fn write_settled(&mut self, writer: &mut Writer, pages: &mut Vec<(u64, Bytes)>) {
+        let chunks: Vec<(i64, StoredChunk)> = self.window.settled().stored().collect();
+        writer.number(chunks.len() as u64);
+        for (number, chunk) in chunks {
+            writer.signed(number);
+            let page = match chunk {
+                StoredChunk::Page(page) => page,
+                StoredChunk::Bytes(bytes)
+                    if bytes.len() <= self.limits.chunk_inline_bytes_max
+                        || pages.len() >= PAGES_WRITTEN_MAX =>
+                {
+                    writer.byte(INLINE);
+                    writer.bytes(&bytes);
+                    continue;
+                }
+                StoredChunk::Bytes(bytes) => {
+                    let page = self.pages.new_id();
+                    pages.push((page, bytes.into()));
+                    self.window.settled_mut().set_page(number, page);
+                    page
+                }
+            };
+            writer.byte(PAGED);
+            writer.number(page);
+        }
+    }
+
+    fn write_slots(&self, writer: &mut Writer) {
         let locks: BTreeMap<u32, u64> = self.holders.locks().map(|lock| lock.0).zip(0..).collect();
         writer.number(locks.len() as u64);
         for (_, lock) in self.holders.locks() {
@@ -77,56 +179,83 @@ impl SharePartition {
                 writer.signed(wait.until_wall_ms);
             }
         }
-        self.stops.write(&mut writer);
-        writer.number(self.replays.len() as u64);
-        for (key, replay) in &self.replays {
-            writer.fixed(key.0);
-            writer.signed(replay.to);
-            writer.byte(u8::from(replay.only.is_some()));
-            if let Some(only) = &replay.only {
-                writer.ranges(&ranges_of(only));
-            }
-            writer.bytes(&replay.part.snapshot());
-        }
-        writer.0.into()
     }
 
-    /// Rebuilds a share-partition from its snapshot and the events behind it. Its locks have no end yet, and
-    /// nothing may be granted, before [`SharePartition::recovered`].
-    ///
-    /// # Errors
-    /// The stored state is damaged or of a version that this code does not know.
-    pub(crate) fn recover(
-        config: Arc<ShareConfig>,
-        snapshot: Option<&StoredState>,
-        events: &[StoredState],
-        now: Now,
-    ) -> Result<Self, DecodeError> {
-        let mut partition = Self::new(config);
-        if let Some(StoredState { bytes, void_from }) = snapshot {
-            partition.restore(bytes, void_from.get(), now)?;
-        }
-        for StoredState { bytes, void_from } in events {
-            if let Some(event) = Event::decode(bytes)?.below(void_from.get()) {
-                partition.apply(&event, now);
-            }
-        }
-        Ok(partition)
-    }
-
-    /// What a snapshot says of offsets below `end`.
-    fn restore(&mut self, snapshot: &[u8], end: i64, now: Now) -> Result<(), DecodeError> {
+    /// What a snapshot says of offsets below `end` of the window itself, and which pages belong to it.
+    pub(super) fn restore_window(&mut self, snapshot: &[u8], end: i64) -> Result<Manifest, DecodeError> {
         let mut reader = Reader(snapshot);
-        if reader.byte()? != VERSION {
+        let version = reader.byte()?;
+        if version != VERSION && version != VERSION_WITHOUT_PAGES {
             return Err(DecodeError);
         }
         let (start, scan, acquired_end) = (reader.signed()?, reader.signed()?, reader.signed()?);
-        // Slots are told by their distance from the start as it was.
-        let mut behind = start;
-        let (start, scan, acquired_end) = (start.min(end), scan.min(end), acquired_end.min(end));
-        self.window.restore(start, scan, acquired_end);
-        let settled = ranges_below(reader.ranges()?, end);
+        self.window.restore(start.min(end), scan.min(end), acquired_end.min(end));
+        if version == VERSION_WITHOUT_PAGES {
+            for (first, last) in reader.ranges()? {
+                self.window.settle_gap(first, last.min(end.saturating_sub(1)));
+            }
+            return Ok(Manifest { pages: Vec::new(), rest: snapshot.len() - reader.0.len() });
+        }
+        let mut pages = Vec::new();
+        for _ in 0..reader.small()? {
+            let number = reader.signed()?;
+            match reader.byte()? {
+                PAGED => pages.push((reader.number()?, PageUse::Settled(number))),
+                INLINE => self.window.settled_mut().restore(number, reader.bytes()?, None, end)?,
+                _ => return Err(DecodeError),
+            }
+        }
+        for kind in [PageUse::Resting, PageUse::Marks] {
+            for _ in 0..reader.small()? {
+                pages.push((reader.number()?, kind));
+            }
+        }
+        self.pages.set_id_last(reader.number()?);
+        Ok(Manifest { pages, rest: snapshot.len() - reader.0.len() })
+    }
 
+    /// What it says of records and spans, once its pages are there.
+    pub(super) fn restore_records(
+        &mut self,
+        snapshot: &[u8],
+        manifest: &Manifest,
+        end: i64,
+        now: Now,
+    ) -> Result<(), DecodeError> {
+        // Slots are told by their distance from the start as it was.
+        let mut reader = Reader(snapshot);
+        let version = reader.byte()?;
+        let start = reader.signed()?;
+        let mut reader = Reader(snapshot.get(manifest.rest..).ok_or(DecodeError)?);
+        if version == VERSION {
+            for _ in 0..reader.small()? {
+                let key = KeyHash(reader.fixed()?);
+                self.queue.resting_mut().mark(key);
+                self.pages.marked.push(key);
+            }
+            for _ in 0..reader.small()? {
+                let (key, first) = (KeyHash(reader.fixed()?), reader.signed()?);
+                let last = first.checked_add(reader.signed()?).ok_or(DecodeError)?;
+                let count = reader.number()?;
+                if first < end {
+                    self.queue.spans_mut().add(key, first, last.min(end - 1), count);
+                }
+            }
+        }
+        self.restore_slots(&mut reader, start, end, now)?;
+        self.restore_stops(&mut reader, end, now)?;
+        self.queue_spans();
+        self.settle_unslotted();
+        if reader.0.is_empty() { Ok(()) } else { Err(DecodeError) }
+    }
+
+    fn restore_slots(
+        &mut self,
+        reader: &mut Reader<'_>,
+        start: i64,
+        end: i64,
+        now: Now,
+    ) -> Result<(), DecodeError> {
         let count = reader.small()?;
         let mut locks = Vec::with_capacity(reader.capacity(count));
         for _ in 0..count {
@@ -146,10 +275,9 @@ impl SharePartition {
                 restarted: flags & 2 == 2,
             }));
         }
-
+        let mut behind = start;
         for _ in 0..reader.small()? {
             let offset = behind.checked_add(reader.signed()?).ok_or(DecodeError)?;
-            self.window.settle_gap(behind, (offset - 1).min(scan - 1));
             behind = offset.checked_add(1).ok_or(DecodeError)?;
             let flags = reader.byte()?;
             let mut slot = unscanned();
@@ -181,13 +309,8 @@ impl SharePartition {
                 self.restore_out(offset, lock, flags & STATE == 3);
             }
         }
-        self.window.settle_gap(behind, scan - 1);
-        for (first, last) in settled {
-            self.window.settle_gap(first, last);
-        }
         locks.into_iter().for_each(|lock| self.holders.drop_empty(lock));
-        self.restore_stops(&mut reader, end, now)?;
-        if reader.0.is_empty() { Ok(()) } else { Err(DecodeError) }
+        Ok(())
     }
 
     /// What stopped records and keys; a snapshot of before there was such a thing ends here.
@@ -210,8 +333,10 @@ impl SharePartition {
         for _ in 0..reader.small()? {
             let (key, to) = (KeyHash(reader.fixed()?), reader.signed()?);
             let only = if reader.byte()? == 0 { None } else { Some(offsets_of(&reader.ranges()?)?) };
-            let mut part = Self::new(self.replay_config());
-            part.restore(reader.bytes()?, end, now)?;
+            let mut part = Self::new(self.replay_config(), Arc::new(WindowLimits::none()));
+            let snapshot = reader.bytes()?;
+            let manifest = part.restore_window(snapshot, end)?;
+            part.restore_records(snapshot, &manifest, end, now)?;
             self.insert_replay(key, Replay::restored(part, to.min(end - 1), only));
         }
         Ok(())

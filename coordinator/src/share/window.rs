@@ -1,7 +1,8 @@
-//! The window: the offsets of a share-partition from its start offset to its scan offset that are not settled.
+//! The window: the offsets of a share-partition from its start offset to its scan offset.
 //!
-//! Invariants: every offset below `start` is done. An offset in `start..scan` is settled if and only if it has no
-//! slot. Behind `scan` there are only slots of records that were in members' hands before a restart, until the
+//! An offset in there is *settled* (the set says so), or it is a record with a *slot*, or one without: of that only the
+//! span of its key tells, or a page of the share state. Invariants: every offset below `start` is done; what has a slot
+//! is not settled. Behind `scan` there are only slots of records that were in members' hands before a restart, until the
 //! scan has come to them again.
 
 use std::collections::BTreeMap;
@@ -14,8 +15,9 @@ use super::settled::Settled;
 pub(crate) const NONE: i64 = -1;
 pub(crate) const NO_LOCK: u32 = 0;
 
-/// About what a slot costs, tree included: what the window's bound is counted in.
-const SLOT_BYTES: u64 = 72;
+/// About what a slot costs, tree included: what the window's bound is counted in. Offsets come in ascending order, which
+/// leaves the nodes of a B-tree half full; measured by `benches/tests/share_memory.rs`.
+pub(crate) const SLOT_BYTES: u64 = 92;
 
 /// Where an unsettled record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,17 +70,21 @@ pub(crate) struct Window {
     scan: i64,
     /// Behind the highest offset that was ever granted.
     acquired_end: i64,
+    /// Below it every offset that is not done has a slot.
+    clean: i64,
 }
 
 impl Window {
     /// An empty window at `at`.
     pub(crate) fn reset(&mut self, at: i64) {
-        *self = Self { start: at, scan: at, acquired_end: at, ..Self::default() };
+        let settled = std::mem::take(&mut self.settled);
+        *self = Self { start: at, scan: at, acquired_end: at, clean: at, settled, ..Self::default() };
+        self.settled.clear();
     }
 
-    /// As a snapshot says: slots are inserted afterwards.
+    /// As a snapshot says: settled offsets and slots are inserted afterwards.
     pub(crate) fn restore(&mut self, start: i64, scan: i64, acquired_end: i64) {
-        *self = Self { start, scan, acquired_end, ..Self::default() };
+        *self = Self { start, scan, acquired_end, clean: start, ..Self::default() };
     }
 
     pub(crate) fn start(&self) -> i64 {
@@ -99,6 +105,10 @@ impl Window {
 
     pub(crate) fn settled(&self) -> &Settled {
         &self.settled
+    }
+
+    pub(crate) fn settled_mut(&mut self) -> &mut Settled {
+        &mut self.settled
     }
 
     pub(crate) fn get(&self, offset: i64) -> Option<&Slot> {
@@ -145,7 +155,13 @@ impl Window {
         self.slots.remove(&offset)
     }
 
-    /// Offsets that hold no record for a consumer: gaps, markers, aborted ones. Slots in them stay.
+    /// A record loses its slot, but is not done: something else tells of it now.
+    pub(crate) fn spill(&mut self, offset: i64) -> Option<Slot> {
+        self.clean = self.clean.min(offset);
+        self.slots.remove(&offset)
+    }
+
+    /// Offsets that hold no record for a consumer: gaps, markers, aborted ones. There are no slots among them.
     pub(crate) fn settle_gap(&mut self, first: i64, last: i64) {
         let first = first.max(self.start);
         if first <= last {
@@ -153,17 +169,58 @@ impl Window {
         }
     }
 
-    /// The scan has come to `to`.
-    pub(crate) fn scanned_to(&mut self, to: i64) {
+    /// Whether an offset is not done, as far as is known.
+    pub(crate) fn is_unsettled(&self, offset: i64) -> bool {
+        offset >= self.start && !self.settled.contains(offset)
+    }
+
+    /// Offsets of `first..=last` that are not done.
+    pub(crate) fn unsettled_in(&self, first: i64, last: i64) -> i64 {
+        let first = first.max(self.start);
+        (last - first + 1).max(0) - self.settled.count_in(first, last)
+    }
+
+    /// Every record below `end` that is not done has a slot: offsets without one hold none any more. They are looked
+    /// at once, from where this came to last. Says how many there were.
+    pub(crate) fn settle_unslotted(&mut self, end: i64) -> i64 {
+        let end = end.min(self.scan);
+        let mut from = self.clean.max(self.start);
+        if end <= from {
+            return 0;
+        }
+        let found = self.unsettled_in(from, end - 1);
+        let mut slots = 0;
+        let mut gaps = Vec::new();
+        for (&offset, _) in self.slots.range(from..end) {
+            slots += 1;
+            if from < offset {
+                gaps.push((from, offset - 1));
+            }
+            from = offset + 1;
+        }
+        self.clean = end;
+        if found > slots {
+            gaps.push((from, end - 1));
+            gaps.into_iter().for_each(|(first, last)| self.settle_gap(first, last));
+        }
+        found - slots
+    }
+
+    /// The scan has come to `to`; `whole` says that all that it found since has a slot or is settled.
+    pub(crate) fn scanned_to(&mut self, to: i64, whole: bool) {
+        if whole && self.clean >= self.scan {
+            self.clean = self.clean.max(to);
+        }
         self.scan = self.scan.max(to);
     }
 
     /// Moves the start offset over what is done, and the scan offset over what needs no scan; says whether the
     /// start moved.
     pub(crate) fn advance(&mut self) -> bool {
-        let behind = self.settled.next_absent(self.scan);
-        self.scan = behind;
-        let start = self.slots.first_key_value().map_or(self.scan, |(&first, _)| first.min(self.scan));
+        let scan = self.settled.next_absent(self.scan);
+        let whole = self.clean >= self.scan;
+        self.scanned_to(scan, whole);
+        let start = self.settled.next_absent(self.start);
         if start <= self.start {
             return false;
         }
@@ -175,8 +232,9 @@ impl Window {
     /// The log begins at `at`: nothing below counts any more. Slots below must be gone already.
     pub(crate) fn start_at(&mut self, at: i64) {
         if at > self.start {
+            let whole = self.clean >= self.scan;
             self.start = at;
-            self.scan = self.scan.max(at);
+            self.scanned_to(at, whole);
             self.acquired_end = self.acquired_end.max(at);
             self.settled.remove_below(at);
         }

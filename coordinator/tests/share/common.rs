@@ -115,6 +115,10 @@ pub struct World {
     /// What is stored of offsets from here on is void: the log was cut here.
     pub void_from: i64,
     pub scans: usize,
+    /// Bytes of the batches that scans told of.
+    pub scanned_bytes: u64,
+    /// The lowest offset from which a scan began.
+    pub scan_low: i64,
     pub syncs: usize,
     pub snapshots: usize,
     /// Searches for keys.
@@ -228,6 +232,8 @@ impl World {
             unreadable: false,
             void_from: i64::MAX,
             scans: 0,
+            scanned_bytes: 0,
+            scan_low: i64::MAX,
             syncs: 0,
             snapshots: 0,
             finds: 0,
@@ -544,7 +550,10 @@ impl World {
     /// Lets time pass, stopping at every deadline on the way.
     pub fn pass_ms(&mut self, ms: i64) {
         let end = self.now.mono + Micros::from_ms(ms);
+        let mut ticks = 0;
         while let Some(next) = self.machine.next_deadline().filter(|&next| next <= end) {
+            ticks += 1;
+            assert!(ticks < 100_000, "the clock stands still at {next:?}");
             self.to(next);
             self.machine.tick(self.now, &self.table, &mut self.out);
             self.settle();
@@ -572,6 +581,28 @@ impl World {
         self.connections.clear();
         self.tell_topics();
         self.configure();
+    }
+
+    /// The scan offset of the snapshot that is stored.
+    pub fn snapshot_scan(&self) -> i64 {
+        let snapshot =
+            self.stored[&(group(), partition(0))].snapshot.clone().expect("a snapshot was written");
+        let mut numbers = snapshot[1..].iter();
+        let mut number = || {
+            let mut shift = 0;
+            let bytes = numbers.by_ref();
+            let mut sum = 0;
+            for byte in bytes {
+                sum |= i64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if *byte < 0x80 {
+                    break;
+                }
+            }
+            sum
+        };
+        number();
+        number()
     }
 
     /// As [`World::restart`], and what was not synced is gone, too.

@@ -15,7 +15,12 @@ use crate::common::{Data, World, group};
 impl World {
     /// Runs rounds until nothing moves.
     pub(crate) fn settle(&mut self) {
-        loop {
+        for round in 0.. {
+            assert!(
+                round < 50_000,
+                "it never ends: {:?}",
+                self.machine.view("g", crate::common::partition(0))
+            );
             self.machine.tick(self.now, &self.table, &mut self.out);
             self.machine.finish_round(self.now, &self.table, &mut self.out);
             let mut written = Vec::new();
@@ -144,7 +149,10 @@ impl World {
             }
             Submission::Scan { op, partition, from, upper, bytes_max, .. } => {
                 self.scans += 1;
-                Completion::Scanned(op, Ok(self.scan(partition, from.get(), upper.get(), bytes_max)))
+                self.scan_low = self.scan_low.min(from.get());
+                let scanned = self.scan(partition, from.get(), upper.get(), bytes_max);
+                self.scanned_bytes += scanned.batches.iter().map(|batch| u64::from(batch.bytes)).sum::<u64>();
+                Completion::Scanned(op, Ok(scanned))
             }
             Submission::Build { op, parts } => {
                 let built =

@@ -8,6 +8,7 @@
 //! accepted). The same schedule twice must give the same trace.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::common::{
     ACCEPT, GAP, REJECT, RELEASE, RENEW, Want, World, key_config, none_config, partition, range, want,
@@ -15,7 +16,7 @@ use crate::common::{
 use coordinator::command::{AckRange, Fact, KeyShareTerms};
 use coordinator::io::ScannedKind;
 use coordinator::share::admin::{KeyAction, KeyRef};
-use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder};
+use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder, WindowLimits};
 use coordinator::time::{Micros, Mono};
 use proptest::prelude::*;
 use records::ids::Offset;
@@ -26,6 +27,66 @@ const MEMBERS: [&str; 3] = ["A", "B", "C"];
 const KEYS: [&str; 4] = ["a", "b", "c", "-"];
 /// The delivery limit of every run.
 const LIMIT: i16 = 4;
+
+/// How little memory there is, and how much waits.
+#[derive(Clone, Debug)]
+struct Scarce {
+    snapshot_after: u64,
+    backoff_ms: i64,
+    window_bytes_max: u64,
+    stuck_keys_max: u64,
+    find_records_max: usize,
+    limits: WindowLimits,
+}
+
+impl Scarce {
+    /// As much as anyone needs.
+    fn plenty() -> Self {
+        Self {
+            snapshot_after: 1 << 20,
+            backoff_ms: 0,
+            window_bytes_max: 16 << 20,
+            stuck_keys_max: 1_000_000,
+            find_records_max: 1_000,
+            limits: WindowLimits::default(),
+        }
+    }
+}
+
+fn scarce() -> impl Strategy<Value = Scarce> {
+    let pick = |of: &[u32]| prop::sample::select(of.to_vec());
+    let window = (pick(&[1, 2, 3]), pick(&[1, 1, 4]), pick(&[0, 1, 3]), pick(&[1, 2, 5]), pick(&[0, 500]));
+    let limits = (window, pick(&[0, 10, 512]), pick(&[0, 2, 8_000])).prop_map(
+        |((queued, look_ups, waits, page_keys, lead), inline, marks)| WindowLimits {
+            spill_from_parts: u64::MAX,
+            key_queued_max: [queued + 1, queued, 1],
+            look_ups_max: look_ups as usize,
+            waits_max: waits as usize,
+            page_keys_max: page_keys as usize,
+            page_lead_ms: i64::from(lead),
+            chunk_inline_bytes_max: inline as usize,
+            marks_max: marks as usize,
+        },
+    );
+    let amounts = (
+        pick(&[50, 50, 1 << 20]),
+        pick(&[0, 1_000, 3_000, 20_000]),
+        pick(&[1_000, 3_000, 16 << 20]),
+        pick(&[1, 3, 1_000_000]),
+        pick(&[1, 3, 1_000]),
+    );
+    let scarce = (amounts, limits).prop_map(
+        |((snapshot_after, backoff_ms, window_bytes_max, stuck_keys_max, find_records_max), limits)| Scarce {
+            snapshot_after: snapshot_after.into(),
+            backoff_ms: backoff_ms.into(),
+            window_bytes_max: window_bytes_max.into(),
+            stuck_keys_max: stuck_keys_max.into(),
+            find_records_max: find_records_max as usize,
+            limits,
+        },
+    );
+    prop_oneof![1 => Just(Scarce::plenty()), 5 => scarce]
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -74,6 +135,8 @@ struct Record {
     state: State,
     /// Deliveries that count and failed.
     failed: i16,
+    /// It waits for a retry until then.
+    waits_until: Mono,
     /// It was resumed since: its count may begin anew.
     resumed: bool,
     /// It may be replayed: go out once more although it is done.
@@ -120,16 +183,21 @@ struct Run {
 }
 
 impl Run {
-    fn new(keyed: bool, inflight: u32, numbered: [bool; 3], snapshot_after: u64, poison: Poison) -> Self {
+    fn new(keyed: bool, inflight: u32, numbered: [bool; 3], scarce: &Scarce, poison: Poison) -> Self {
         let mut config = if keyed { key_config() } else { none_config() };
         config.poison = poison;
         config.dead_letter_topic = Some(DLQ.into());
         config.key_inflight_max = inflight;
         config.delivery_count_max = LIMIT;
         config.lock_ms = 15_000;
+        (config.backoff_ms, config.backoff_max_ms) = (scarce.backoff_ms, scarce.backoff_ms * 2);
+        config.window_bytes_max = scarce.window_bytes_max;
+        config.stuck_keys_max = scarce.stuck_keys_max;
         let mut world = World::new(config);
-        world.limits.snapshot_after_bytes = snapshot_after;
+        world.limits.snapshot_after_bytes = scarce.snapshot_after;
         world.limits.scan_bytes_max = 350;
+        world.limits.window = Arc::new(scarce.limits.clone());
+        world.find_records_max = scarce.find_records_max;
         world.dead_letter_topic(1, true);
         world.restart(0);
         Self {
@@ -219,6 +287,10 @@ impl Run {
                 for work in self.works.values_mut() {
                     work.until = Mono(work.until.0.saturating_sub(down_ms as u64 * 1_000));
                 }
+                for record in self.records.values_mut() {
+                    let until = record.waits_until.0.saturating_sub(down_ms as u64 * 1_000);
+                    record.waits_until = Mono(until);
+                }
                 self.bound(None, 7_500);
                 self.world.restart(down_ms);
                 MEMBERS.iter().for_each(|member| self.world.reopen(member));
@@ -238,6 +310,7 @@ impl Run {
                     key,
                     state: State::Free,
                     failed: 0,
+                    waits_until: Mono(0),
                     resumed: false,
                     may_return: false,
                     replayed: false,
@@ -313,6 +386,9 @@ impl Run {
         );
         assert!(!self.keyed || !self.parked.contains(&record.key), "{offset} is of a parked key");
         assert!((1..=LIMIT).contains(&count), "count {count}");
+        let early = record.waits_until.0.saturating_sub(self.world.now.mono.0);
+        // The wall clock of the stub goes in whole milliseconds.
+        assert!(early <= 2_000, "{offset} waits for another {early} µs");
         assert_eq!(
             now_held.get(&offset),
             Some(&(member, false)),
@@ -462,6 +538,12 @@ impl Run {
                 REJECT | GAP | RELEASE if went => record.state = State::Archived,
                 _ => record.state = State::Free,
             }
+            // Of several at once the later ones may have been recalled by the first.
+            if matches!(kind, RELEASE | GAP) && !went && !recalled && first == last {
+                let times = if record.failed == 0 { 1 } else { 2 };
+                let wait = Micros::from_ms(self.world.config.backoff_ms * times);
+                record.waits_until = self.world.now.mono + wait;
+            }
             if kind == RELEASE && went {
                 assert!(record.failed + 1 >= LIMIT || followed, "{offset} was archived before its limit");
             }
@@ -577,8 +659,11 @@ impl Run {
         }
         self.works.clear();
         self.numbered = [false; 3];
-        let mut idle = 0;
+        let (mut idle, mut rounds) = (0, 0);
         while idle < 3 {
+            rounds += 1;
+            assert!(rounds < 1_000, "it never ends: {:?}, held {:?}", self.world.view(), self.who_holds());
+            self.world.pass_ms(120_000);
             self.fetch(0, 50, i32::MAX);
             let held: BTreeSet<i64> = self.who_holds().into_keys().collect();
             idle = if held.is_empty() { idle + 1 } else { 0 };
@@ -588,6 +673,12 @@ impl Run {
         }
         let end = self.world.logs[&partition(0)].facts.end.get();
         assert_eq!(self.world.start(), end, "everything is done");
+        let view = self.world.view();
+        assert_eq!(
+            (view.spilled, view.spilled_keys, view.waiting_keys),
+            (0, 0, 0),
+            "nothing is left anywhere"
+        );
         let unseen = self
             .records
             .iter()
@@ -623,6 +714,7 @@ fn step() -> impl Strategy<Value = Step> {
     let kind = prop::sample::select(vec![ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW, GAP]);
     prop_oneof![
         4 => prop::collection::vec(0..KEYS.len(), 1..6).prop_map(Step::Produce),
+        1 => (0..KEYS.len(), 3..12_usize).prop_map(|(key, count)| Step::Produce(vec![key; count])),
         8 => (member.clone(), 1..8_i32, prop::sample::select(vec![150, 350, 1 << 20]))
             .prop_map(|(member, max, bytes)| Step::Fetch { member, max, bytes }),
         8 => (member.clone(), 0..8_usize, kind.clone()).prop_map(|(member, pick, kind)| Step::Ack { member, pick, kind }),
@@ -655,14 +747,14 @@ proptest! {
         keyed in prop::sample::select(vec![true, true, true, false]),
         inflight in prop::sample::select(vec![1_u32, 1, 2, 5]),
         numbered in any::<[bool; 3]>(),
-        snapshot_after in prop::sample::select(vec![50_u64, 1 << 20]),
+        scarce in scarce(),
         poison in prop::sample::select(vec![Poison::Skip, Poison::DeadLetter, Poison::Follow, Poison::Park]),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut run = Run::new(keyed, inflight, numbered, snapshot_after, poison);
+        let mut run = Run::new(keyed, inflight, numbered, &scarce, poison);
         steps.iter().for_each(|step| run.step(step));
         run.finish();
-        let mut again = Run::new(keyed, inflight, numbered, snapshot_after, poison);
+        let mut again = Run::new(keyed, inflight, numbered, &scarce, poison);
         steps.iter().for_each(|step| again.step(step));
         again.finish();
         prop_assert_eq!(run.trace, again.trace);

@@ -16,7 +16,7 @@ impl KeyQueue {
             Place::Free(offset) => Some((hash, offset, Source::Free)),
             Place::Tired(offset) => Some((hash, offset, Source::Tired)),
             Place::Own(of, offset) if of == holder => Some((hash, offset, Source::Own)),
-            Place::Own(..) | Place::Following(_) | Place::Nowhere => None,
+            Place::Own(..) | Place::Following(_) | Place::Waiting | Place::Nowhere => None,
         })
     }
 

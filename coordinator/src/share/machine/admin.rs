@@ -228,7 +228,7 @@ impl<S: Slice> ShareMachine<S> {
                 .copied();
             match part.and_then(|part| self.parts.get(&part)).map(|part| &part.state) {
                 None => self.refuse_admin(number, ShareError::UnknownPartition.into(), out),
-                Some(PartState::Opening(_) | PartState::Starting) => {}
+                Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting) => {}
                 Some(PartState::Closed | PartState::Broken(_)) => {
                     self.refuse_admin(number, ShareError::Unavailable.into(), out);
                 }
@@ -308,7 +308,7 @@ impl<S: Slice> ShareMachine<S> {
                     reset.result = Some(Err(ShareError::UnknownPartition.into()));
                     continue;
                 }
-                (_, Some(PartState::Opening(_) | PartState::Starting)) => continue,
+                (_, Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)) => continue,
                 (_, Some(PartState::Closed | PartState::Broken(_))) => {
                     reset.result = Some(Err(ShareError::Unavailable.into()));
                     continue;

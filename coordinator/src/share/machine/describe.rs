@@ -89,7 +89,12 @@ impl<S: Slice> ShareMachine<S> {
                     .and_then(|part| self.parts.get(part))
                     .map(|part| &part.state)
             };
-            if found.iter().any(|id| matches!(state(id), Some(PartState::Opening(_) | PartState::Starting))) {
+            if found.iter().any(|id| {
+                matches!(
+                    state(id),
+                    Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)
+                )
+            }) {
                 continue;
             }
             let wanted = describe.wanted.clone().unwrap_or_else(|| found.iter().copied().collect());

@@ -9,13 +9,14 @@ use super::dead_letters::Copying;
 use super::watch::Watched;
 use super::{Op, Part, PartState, ShareMachine, Timer};
 use crate::command::OffsetQuery;
-use crate::io::{FoundRecord, IoError, OpId, ShareState, Slice, Submission};
+use crate::io::{FoundRecord, IoError, OpId, ShareState, Slice, StoredState, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::Effect;
 use crate::share::acknowledge::Acknowledged;
 use crate::share::holders::Survivor;
 use crate::share::member::Loss;
 use crate::share::partition::SharePartition;
+use crate::share::recovery::Recovery;
 use crate::share::{ShareError, ShareOrder, ShareReset};
 use crate::time::{Micros, Now};
 
@@ -41,6 +42,7 @@ impl<S: Slice> ShareMachine<S> {
                 asks: BTreeSet::new(),
                 interested: BTreeSet::new(),
                 scanning: false,
+                look_ups: 0,
                 flushing: None,
                 failures: 0,
                 waiting: Vec::new(),
@@ -86,31 +88,22 @@ impl<S: Slice> ShareMachine<S> {
         let (id, group) = (part.id, part.group);
         let config = self.config(group);
         let facts = logs.get(&id).copied();
-        let loaded = result.map_err(|_| ShareError::Unavailable).and_then(|state| {
-            let recovered =
-                SharePartition::recover(Arc::clone(&config), state.snapshot.as_ref(), &state.events, now);
-            Ok((
-                state,
-                recovered.map_err(|_| ShareError::Unavailable)?,
-                facts.ok_or(ShareError::UnknownPartition)?,
-            ))
-        });
-        let Ok((state, mut partition, facts)) = loaded else { return self.load_failed(now, number) };
+        let (Ok(state), Some(facts)) = (result, facts) else { return self.load_failed(now, number) };
+        let limits = Arc::clone(&self.limits.window);
         let Some(part) = self.parts.get_mut(&number) else { return };
         part.store = Some(state.state);
         part.event_bytes = state.events.iter().map(|event| event.bytes.len() as u64).sum();
         part.snapshot_bytes = state.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len() as u64);
         if state.snapshot.is_some() || !state.events.is_empty() {
+            let Ok(recovery) = Recovery::begin(config, limits, state.snapshot, state.events) else {
+                return self.load_failed(now, number);
+            };
             let survivors = match std::mem::replace(&mut part.state, PartState::Closed) {
                 PartState::Opening(survivors) => survivors,
                 _ => None,
             };
-            partition.recovered(now, facts.log_start.get(), survivors.as_ref());
-            if survivors.is_none() {
-                Self::release_readers(&mut partition, now);
-                self.adopt_holders(now, group, &mut partition);
-            }
-            return self.opened(number, partition);
+            part.state = PartState::Loading(Box::new(recovery), survivors);
+            return self.load_pages(now, number, logs, out);
         }
         match config.reset {
             ShareReset::Earliest => self.start_part(now, number, facts.log_start.get()),
@@ -121,6 +114,54 @@ impl<S: Slice> ShareMachine<S> {
                 let op = out.submit(Owner::Share, |op| Submission::FindOffset { op, partition: id, query });
                 self.ops.insert(op, Op::Start(number, generation));
             }
+        }
+    }
+
+    /// Reads the next pages of a share-partition that is being loaded; opens it when all are there.
+    fn load_pages(&mut self, now: Now, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get_mut(&number) else { return };
+        let PartState::Loading(recovery, survivors) = &mut part.state else { return };
+        let pages = recovery.wanted();
+        if let Some(state) = part.store.filter(|_| !pages.is_empty()) {
+            let generation = part.generation;
+            let op = out.submit(Owner::Share, |op| Submission::ReadPages { op, state, pages });
+            self.ops.insert(op, Op::LoadPages(number, generation));
+            return;
+        }
+        let (group, log_start) = (part.group, logs.get(&part.id).map(|facts| facts.log_start.get()));
+        let survivors = survivors.take();
+        let loading = std::mem::replace(&mut part.state, PartState::Opening(survivors.clone()));
+        let PartState::Loading(recovery, _) = loading else { return };
+        let (Ok(mut partition), Some(log_start)) = (recovery.finish(now), log_start) else {
+            return self.load_failed(now, number);
+        };
+        partition.recovered(now, log_start, survivors.as_ref());
+        if survivors.is_none() {
+            Self::release_readers(&mut partition, now);
+            self.adopt_holders(now, group, &mut partition);
+        }
+        self.opened(number, partition);
+    }
+
+    pub(super) fn load_pages_read(
+        &mut self,
+        now: Now,
+        number: u32,
+        generation: u32,
+        result: Result<Vec<StoredState>, IoError>,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
+            return;
+        };
+        let PartState::Loading(recovery, _) = &mut part.state else { return };
+        let wanted = recovery.wanted().len();
+        match result {
+            Ok(pages) if pages.len() == wanted && recovery.supply(&pages, now).is_ok() => {
+                self.load_pages(now, number, logs, out);
+            }
+            _ => self.load_failed(now, number),
         }
     }
 
@@ -144,7 +185,7 @@ impl<S: Slice> ShareMachine<S> {
 
     fn start_part(&mut self, now: Now, number: u32, at: i64) {
         let Some(part) = self.parts.get(&number) else { return };
-        let mut partition = SharePartition::new(self.config(part.group));
+        let mut partition = SharePartition::new(self.config(part.group), Arc::clone(&self.limits.window));
         partition.start_at(at, now);
         self.opened(number, partition);
     }
@@ -162,7 +203,9 @@ impl<S: Slice> ShareMachine<S> {
     /// again in a while, since what is known of its locks is in no file.
     fn load_failed(&mut self, now: Now, number: u32) {
         let Some(part) = self.parts.get_mut(&number) else { return };
-        if let PartState::Opening(Some(survivors)) = std::mem::replace(&mut part.state, PartState::Closed) {
+        if let PartState::Opening(Some(survivors)) | PartState::Loading(_, Some(survivors)) =
+            std::mem::replace(&mut part.state, PartState::Closed)
+        {
             part.state = PartState::Broken(survivors);
             self.timers.set(Timer::Reload(number), Some(now.mono + RELOAD_AFTER));
         }
@@ -186,6 +229,7 @@ impl<S: Slice> ShareMachine<S> {
         let part_id = part.id;
         part.generation += 1;
         part.scanning = false;
+        part.look_ups = 0;
         part.scan_is_void = false;
         part.copying = Copying::default();
         part.waiting.clear();

@@ -46,7 +46,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Records of a key were found.
-    pub(super) fn key_found(&mut self, now: Now, op: OpId, result: Result<KeyFound, IoError>) {
+    pub(super) fn replay_found(&mut self, now: Now, op: OpId, result: Result<KeyFound, IoError>) {
         let Some(Op::Replay { part, generation, key }) = self.ops.remove(&op) else { return };
         let found = result.ok().map(|found| {
             let records = found.records.iter().map(|record| (record.offset.get(), record.bytes));

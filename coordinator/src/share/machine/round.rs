@@ -10,6 +10,7 @@ use crate::plan::share_fetch::{Bidder, match_round};
 use crate::share::ShareOrder;
 use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
+use crate::share::snapshot::Snapshot;
 use crate::time::{Micros, Now};
 
 use records::ids::{KeyHash, Offset};
@@ -28,6 +29,7 @@ impl<S: Slice> ShareMachine<S> {
             for part in first.into_iter().chain(later) {
                 self.tend_replays(part, logs, out);
                 self.match_part(now, part, logs);
+                self.bring_back(now, part, logs, out);
                 self.read_ahead(part, logs, out);
                 self.copy_dead_letters(now, part, logs, out);
             }
@@ -42,7 +44,8 @@ impl<S: Slice> ShareMachine<S> {
         for part in touched {
             self.append_events(now, part, out);
             self.keep_watch(now, part);
-            let deadline = self.parts.get(&part).and_then(Part::open).and_then(SharePartition::next_deadline);
+            let open = self.parts.get(&part).and_then(Part::open);
+            let deadline = open.and_then(|open| open.next_deadline(now));
             self.timers.set(Timer::Part(part), deadline);
         }
         self.answer_describes(logs, out);
@@ -165,10 +168,14 @@ impl<S: Slice> ShareMachine<S> {
         let Some(ask) = self.asks.get(&number) else { return false };
         ask.parts.iter().filter_map(|(_, part)| self.parts.get(&(*part)?)).any(|part| match &part.state {
             PartState::Closed | PartState::Broken(_) => false,
-            PartState::Opening(_) | PartState::Starting => true,
+            PartState::Opening(_) | PartState::Loading(..) | PartState::Starting => true,
             PartState::Open(open) => {
                 let config = &self.group(part.group).config;
-                part.scanning || open.wants_scan(upper(logs, config, part.id))
+                part.scanning
+                    || part.look_ups > 0
+                    || open.wants_look_up()
+                    || open.pages.reading.is_some()
+                    || open.wants_scan(upper(logs, config, part.id))
             }
         })
     }
@@ -250,7 +257,8 @@ impl<S: Slice> ShareMachine<S> {
 
     /// Looks at a share-partition again in a while, or when its first lock or wait ends.
     pub(super) fn scan_later(&mut self, now: Now, number: u32) {
-        let own = self.parts.get(&number).and_then(Part::open).and_then(SharePartition::next_deadline);
+        let open = self.parts.get(&number).and_then(Part::open);
+        let own = open.and_then(|open| open.next_deadline(now));
         let retry = now.mono + SCAN_RETRY;
         self.timers.set(Timer::Part(number), Some(own.map_or(retry, |own| own.min(retry))));
     }
@@ -265,21 +273,16 @@ impl<S: Slice> ShareMachine<S> {
             return;
         }
         let PartState::Open(open) = &mut part.state else { return };
-        if !open.has_events() {
+        let writes_out = open.wants_page_out(now);
+        if !open.has_events() && !writes_out {
             return;
         }
         let events = open.take_events();
         let mut snapshot_bytes = None;
-        let op = if part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
-            let snapshot = open.snapshot();
+        let op = if writes_out || part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
+            let Snapshot { bytes: snapshot, pages, dropped } = open.snapshot(now);
             snapshot_bytes = Some(snapshot.len() as u64);
-            out.submit(Owner::Share, |op| Submission::WriteSnapshot {
-                op,
-                state,
-                snapshot,
-                pages: Vec::new(),
-                dropped: Vec::new(),
-            })
+            out.submit(Owner::Share, |op| Submission::WriteSnapshot { op, state, snapshot, pages, dropped })
         } else {
             out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })
         };

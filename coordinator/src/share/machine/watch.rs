@@ -55,7 +55,8 @@ impl<S: Slice> ShareMachine<S> {
     /// Sees to it that a share-partition with unsettled records is looked at.
     pub(super) fn keep_watch(&mut self, now: Now, number: u32) {
         let Some(part) = self.parts.get_mut(&number) else { return };
-        let unsettled = part.open().map_or(0, |open| open.window.len());
+        let unsettled =
+            part.open().map_or(0, |open| open.window.len() + open.queue().spans().len() + open.stuck_keys());
         if unsettled == 0 {
             part.watched = Watched::default();
         }
