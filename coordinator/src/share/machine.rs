@@ -228,6 +228,8 @@ struct Part {
     asks: BTreeSet<u64>,
     /// Members whose session names it.
     interested: BTreeSet<u32>,
+    /// Those of them among whom its keys have their homes, where assignment is sticky.
+    residents: BTreeSet<Arc<str>>,
     scanning: bool,
     /// Look-ups of keys under way.
     look_ups: usize,

@@ -137,7 +137,8 @@ impl SharePartition {
         }
     }
 
-    pub(super) fn insert_replay(&mut self, key: KeyHash, replay: Replay) {
+    pub(super) fn insert_replay(&mut self, key: KeyHash, mut replay: Replay) {
+        replay.part.settle_in(self.queue.homes());
         self.replays.insert(key, Box::new(replay));
         self.update_stop(key);
     }
