@@ -647,8 +647,12 @@ impl KeyQueue {
 
     /// About how many bytes it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        let keyless = self.keyless.len() as u64 * KEYLESS_BYTES;
-        self.keys.len() as u64 * KEY_BYTES + keyless + self.spans.heap_bytes() + self.resting.heap_bytes()
+        self.queued_bytes() + self.spans.heap_bytes() + self.resting.heap_bytes()
+    }
+
+    /// Of these, what queues take.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.keys.len() as u64 * KEY_BYTES + self.keyless.len() as u64 * KEYLESS_BYTES
     }
 }
 
