@@ -9,7 +9,7 @@ use super::ShareOrder;
 use super::event::Event;
 use super::observe::Bound;
 use super::partition::{SharePartition, unscanned};
-use super::window::Slot;
+use super::window::{SLOT_BYTES, Slot};
 use crate::io::KeyFound;
 
 /// A search for records of a key.
@@ -168,10 +168,14 @@ impl SharePartition {
     }
 
     /// Whether no more records are taken in. An eighth is left, since a record costs more in a member's hands or while it
-    /// waits; and what comes back from pages has an eighth for itself.
+    /// waits; and what comes back from pages has an eighth for itself. Records that are at hand may always take an eighth,
+    /// however much else there is: that would not become less by waiting.
     pub(super) fn window_is_full(&self) -> bool {
         let bytes_max = self.config.window_bytes_max;
         let parts = if self.pages.first_due().is_some() { 6 } else { 7 };
-        self.config.order == ShareOrder::Key && self.heap_bytes() >= bytes_max / 8 * parts
+        let at_hand = self.window.len() as u64 * SLOT_BYTES + self.queue.queued_bytes();
+        self.config.order == ShareOrder::Key
+            && self.heap_bytes() >= bytes_max / 8 * parts
+            && at_hand >= bytes_max / 8
     }
 }

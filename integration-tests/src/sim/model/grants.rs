@@ -85,8 +85,12 @@ impl Model {
             self.check_data(&id, part)?;
             self.start_is(&id, part.start_offset.get())?;
         }
+        let new_settings = fetched.parts.iter().any(|part| {
+            let share = self.shares.get(&(Arc::clone(&terms.group), part.partition));
+            share.is_some_and(|share| terms.since <= share.hand.settings_since)
+        });
         match terms.records_max {
-            Some(max) if total > max => {
+            Some(max) if total > max && !new_settings => {
                 Err(Violation::new(Rule::Limit, format!("{total} records, {max} at most were asked for")))
             }
             _ => Ok(()),
@@ -174,7 +178,8 @@ impl Model {
             }
             let record = share.record(other);
             let done = record.may_be_settled() || self.letters.has(id, other);
-            if record.unknown || (done && !(record.replayed && record.hold.is_some())) {
+            let again = record.replayed && record.hold.as_ref().is_some_and(|hold| !hold.doubt);
+            if record.unknown || (done && !again) {
                 continue;
             }
             let broken = |rule, text: &str| {

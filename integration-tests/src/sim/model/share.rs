@@ -341,8 +341,8 @@ impl Share {
         // Nothing is granted before the leftovers of a reload are known.
         self.keys_unknown = false;
         self.change(offset, true, |record| {
-            let done = record.may_be_settled() || copied || record.replayed;
-            let replayed = record.may_return && done;
+            let done = record.may_be_settled() || copied;
+            let replayed = record.replayed || (record.may_return && done);
             *record = Record { fails: (fails, fails), hold: Some(hold), replayed, ..Record::default() };
         });
     }
