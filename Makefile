@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-garbage test-crash test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-kafka-produce bench-kafka-consume clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-share-chaos test-garbage test-crash test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-share bench-kafka-produce bench-kafka-consume bench-kafka-share clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -29,10 +29,15 @@ FOREIGN = $(CARGO) test -p sluice-integration-tests --features foreign
 
 test-foreign: ## tests with Java, Go, Python and Node clients and with Apache Kafka's tools
 	$(FOREIGN) --test tools --test clients_plain --test clients_rdkafka --test clients_mixed_key_order \
-	  --test kafka_data --test kafka_share_group_reorders --test kafka_share_tools --test sync_before_answer -- --test-threads=2
+	  --test kafka_data --test kafka_share_group_reorders --test kafka_share_scenarios --test kafka_share_tools \
+	  --test sync_before_answer -- --test-threads=2
 
 test-mixed: ## the mixed-client key-order test, with and without a crash of the broker, ROUNDS times
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
+
+test-share-chaos: build ## all share clients in one group for SECONDS, members churn, the broker is killed every minute
+	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_CHAOS_SECONDS=$(or $(SECONDS),1800) \
+	  $(FOREIGN) --test share_chaos -- --nocapture
 
 test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
 	SLUICE_SIM_SEEDS=$(or $(SEEDS),1000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test -p sluice-integration-tests \
@@ -72,6 +77,13 @@ bench-kafka-produce: build ## throughput, CPU and durable acknowledgements besid
 bench-kafka-consume: build ## throughput, CPU and end-to-end latency beside Apache Kafka's
 	$(BENCH) throughput -- consume
 	$(BENCH) latency
+
+bench-share: build ## a stuck key, a million waiting keys, amplification; PART=stuck runs only that
+	$(BENCH) share -- $(or $(PART),stuck amplification million)
+
+bench-kafka-share: build ## share groups beside Apache Kafka's: perf cap acks join makespan, or only PART
+	$(CARGO) build --release -p sluice-integration-tests --bin key_share_probe
+	$(BENCH) share -- $(or $(PART),perf cap acks join makespan)
 
 bench-restart: build ## the start of a broker that has much data
 	$(BENCH) restart

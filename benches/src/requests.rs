@@ -1,14 +1,24 @@
 //! Requests that benches send themselves.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use integration_tests::api_client::ApiClient;
+use integration_tests::real_time::wait_until;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{BrokerId, CreateTopicsRequest, FetchRequest, ProduceRequest, TopicName};
+use kafka_protocol::messages::{
+    BrokerId, CreateTopicsRequest, FetchRequest, IncrementalAlterConfigsRequest, ProduceRequest, TopicName,
+};
 use kafka_protocol::protocol::StrBytes;
+
+/// A topic that was made just now becomes known to the partition's leader.
+const PRODUCE_LIMIT: Duration = Duration::from_secs(30);
+/// Resource type of group settings (`ConfigResource.Type.GROUP`).
+const GROUP_RESOURCE: i8 = 32;
 
 /// A topic's name.
 #[must_use]
@@ -16,8 +26,13 @@ pub fn name(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
 }
 
-/// Makes a topic with these settings.
-pub fn create(bootstrap: &str, topic: &str, partitions: i32, configs: &[(&'static str, &'static str)]) {
+/// Makes a topic with these settings; its id.
+pub fn create(
+    bootstrap: &str,
+    topic: &str,
+    partitions: i32,
+    configs: &[(&'static str, &'static str)],
+) -> [u8; 16] {
     let configs = configs.iter().map(|(name, value)| {
         CreatableTopicConfig::default()
             .with_name(StrBytes::from_static_str(name))
@@ -31,6 +46,39 @@ pub fn create(bootstrap: &str, topic: &str, partitions: i32, configs: &[(&'stati
     let request = CreateTopicsRequest::default().with_timeout_ms(60_000).with_topics(vec![topic]);
     let answer = ApiClient::connect(bootstrap).call(7, &request);
     assert_eq!(answer.topics[0].error_code, 0, "{bootstrap}: {:?}", answer.topics[0].error_message);
+    *answer.topics[0].topic_id.as_bytes()
+}
+
+/// Sets settings of a share group, which need not exist.
+pub fn configure_group(bootstrap: &str, group: &str, configs: &[(&str, &str)]) {
+    let text = |text: &str| StrBytes::from_string(text.to_owned());
+    let config = |(name, value): &(&str, &str)| {
+        AlterableConfig::default()
+            .with_name(text(name))
+            .with_config_operation(0)
+            .with_value(Some(text(value)))
+    };
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(GROUP_RESOURCE)
+        .with_resource_name(text(group))
+        .with_configs(configs.iter().map(config).collect());
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    let answer = ApiClient::connect(bootstrap).call(1, &request);
+    assert_eq!(answer.responses[0].error_code, 0, "{bootstrap}: {:?}", answer.responses[0].error_message);
+}
+
+/// Appends batches to partition 0 of a topic, one after another, each acknowledged when written.
+pub fn load(bootstrap: &str, topic: &str, batches: impl IntoIterator<Item = Bytes>) {
+    let mut client = ApiClient::connect(bootstrap);
+    for batch in batches {
+        let request = produce(topic, 0..1, &batch, 1);
+        let mut error = 0;
+        let done = wait_until(PRODUCE_LIMIT, || {
+            error = client.call(9, &request).responses[0].partition_responses[0].error_code;
+            error == 0
+        });
+        assert!(done, "{bootstrap}: a batch is answered by {error}");
+    }
 }
 
 /// Produce (v9) of the same batch to each of these partitions.

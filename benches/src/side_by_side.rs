@@ -21,6 +21,8 @@ const CHANGE_LIMIT: Duration = Duration::from_secs(60);
 /// Deleted topics leave the disk soon (Kafka's `LogManager` goes by the broker's setting).
 const DELETE_SOON: &str = "log.segment.delete.delay.ms=1000";
 
+const SLUICE: &str = "Sluice";
+
 /// How many turns each broker has.
 #[must_use]
 pub fn turns() -> usize {
@@ -68,7 +70,7 @@ impl Pair {
             return None;
         };
         let ours = Broker {
-            name: "Sluice",
+            name: SLUICE,
             bootstrap: sluice.bootstrap().to_owned(),
             id: sluice.id(),
             data_dir: sluice.data_dir().to_owned(),
@@ -108,14 +110,37 @@ impl Pair {
 }
 
 impl Broker {
-    /// Makes a topic whose files go when it does.
-    pub fn create(&self, topic: &str, partitions: i32, durability: Durability) {
+    /// Process id of the server.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether it is ours.
+    #[must_use]
+    pub fn is_sluice(&self) -> bool {
+        self.name == SLUICE
+    }
+
+    /// Makes a share group start at the earliest record; ours keeps every key in order.
+    pub fn set_up_share_group(&self, group: &str, configs: &[(&str, &str)]) {
+        let mut all = vec![("share.auto.offset.reset", "earliest")];
+        if self.is_sluice() {
+            all.push(("sluice.share.order", "key"));
+        }
+        let ours_alone = |(name, _): &&(&str, &str)| self.is_sluice() || !name.starts_with("sluice.");
+        all.extend(configs.iter().filter(ours_alone));
+        requests::configure_group(&self.bootstrap, group, &all);
+    }
+
+    /// Makes a topic whose files go when it does; its id.
+    pub fn create(&self, topic: &str, partitions: i32, durability: Durability) -> [u8; 16] {
         let durable = match durability {
             Durability::Written => self.written,
             Durability::Synced => self.synced,
         };
         let configs: Vec<_> = durable.iter().chain(&[("file.delete.delay.ms", "0")]).copied().collect();
-        requests::create(&self.bootstrap, topic, partitions, &configs);
+        requests::create(&self.bootstrap, topic, partitions, &configs)
     }
 
     /// Deletes a topic and waits until its files are gone: unlinking is work that the next turn must not pay for.

@@ -130,6 +130,10 @@ async fn keys_are_listed_explained_and_changed() {
     ok(&setup, "keys drop g --topic t --key key-0").await;
     assert_eq!(json(&setup, "keys why g --topic t --offset 2").await[0]["answer"]["reason"], "Done");
 
+    // What is done comes again, with the key in its order.
+    let replayed = ok(&setup, "keys replay g --topic t --key key-0 --partition 0 --from 0 --to 3").await;
+    assert!(replayed.contains("done, "), "{replayed}");
+    assert!(fails(&setup, "keys redrive g --topic t --key key-0 --partition 0").await.contains("t-0: "));
     let nothing = fails(&setup, "keys park g --topic t --key nobody --partition 5").await;
     assert!(nothing.contains("no partition 5"), "{nothing}");
     assert!(fails(&setup, "keys why g --topic missing --offset 0").await.contains("missing"));

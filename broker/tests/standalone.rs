@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use ::client::{Error, RangeReader, RangeReaderSettings};
+use kafka_protocol::messages::{DeleteGroupsRequest, GroupId};
 use protocol::ErrorCode;
 use protocol::messages::key_share_commit::{
     KeyShareCommitPartition, KeyShareCommitRequest, KeyShareCommitResponse, KeyShareCommitTopic, OffsetRange,
@@ -132,6 +133,28 @@ async fn k68_the_newest_session_has_the_range() {
     drop(b);
     let mut c = open(&setup, &[]).await.unwrap();
     assert_eq!(take(&mut c, WAIT).await, [1]);
+}
+
+#[tokio::test]
+async fn what_readers_left_is_deleted_as_a_group_is() {
+    let setup = Setup::new("key").await;
+    setup.produce(2).await;
+    let mut admin = client::Client::new(&setup.server).await;
+    // The coordinator of groups is there as soon as somebody asks for it.
+    let mut other = setup.joined_to("other", "m").await;
+    assert_eq!(other.heartbeat(-1, None).await.error_code, 0);
+    let delete = DeleteGroupsRequest::default().with_groups_names(vec![GroupId(client::text("g"))]);
+    assert_eq!(admin.call(2, &delete).await.results[0].error_code, 69);
+    let mut reader = open(&setup, &[]).await.unwrap();
+    assert_eq!(take(&mut reader, WAIT).await, [0, 1]);
+    assert_eq!(commit(&mut reader, &[(0, 1)]).await.unwrap(), 2);
+    assert_eq!(admin.call(2, &delete).await.results[0].error_code, 68, "a reader is there");
+    reader.close().await.unwrap();
+    assert_eq!(admin.call(2, &delete).await.results[0].error_code, 0);
+    assert_eq!(admin.call(2, &delete).await.results[0].error_code, 69);
+    setup.configure(&[("share.auto.offset.reset", "earliest"), ("sluice.share.order", "key")]).await;
+    let mut reader = open(&setup, &[]).await.unwrap();
+    assert_eq!(take(&mut reader, WAIT).await, [0, 1], "all is forgotten");
 }
 
 #[tokio::test]

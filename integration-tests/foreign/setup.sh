@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the foreign clients and tools of the tests, pinned, outside the source tree.
 #
-#   setup.sh [java-4.4|java-4.2|tools|python|go|node|java|all]…
+#   setup.sh [java-4.4|java-4.2|makespan|tools|python|go|node|java|all]…
 #
 # Prints the folder of each on standard output, one a line. What is there already is not touched; two runs at once
 # wait for each other. A folder is named by the content of the files that it is made from, so that another branch with
@@ -24,6 +24,16 @@ build_java() { # version of kafka-clients, target
   maven "$2/source" "-Dkafka.version=$1" compile dependency:copy-dependencies "-DoutputDirectory=$2/libs"
   mv "$2/source/target/classes" "$2/classes"
   rm -rf "$2/source"
+}
+
+build_makespan() {
+  cp -r "$here/makespan" "$1/source"
+  maven "$1/source" compile dependency:copy-dependencies "-DoutputDirectory=$1/libs"
+  # The Parallel Consumer polls nothing through a consumer of Kafka 4: it gets the last one of Kafka 3.
+  maven "$1/source" dependency:copy -Dartifact=org.apache.kafka:kafka-clients:3.9.2 \
+    "-DoutputDirectory=$1/libs-parallel"
+  mv "$1/source/target/classes" "$1/classes"
+  rm -rf "$1/source"
 }
 
 build_tools() {
@@ -69,12 +79,13 @@ for wanted in "$@"; do
   case "$wanted" in
     java-4.4) part java-4.4 java build_java 4.4.0 ;;
     java-4.2) part java-4.2 java build_java 4.2.1 ;;
+    makespan) part makespan makespan build_makespan ;;
     tools) part tools tools build_tools ;;
     python) part python python build_python ;;
     go) part go go build_go ;;
     node) part node node build_node ;;
     java) "$0" java-4.4 java-4.2 ;;
-    all) "$0" tools java-4.4 java-4.2 python go node ;;
+    all) "$0" tools java-4.4 java-4.2 makespan python go node ;;
     *) sed -n '2,5p' "$0" >&2; exit 2 ;;
   esac
 done

@@ -8,6 +8,7 @@ pub mod layering;
 pub mod order_checker;
 pub mod process;
 pub mod real_time;
+pub mod share_member;
 pub mod share_run;
 pub mod sim;
 pub mod test_broker;

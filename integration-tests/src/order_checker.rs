@@ -12,6 +12,8 @@
 //! A record that succeeds twice is no violation (at least once), but is counted, and so is a key that is worked on once
 //! more from an earlier record. Keyless records have no order.
 
+pub mod redeliveries;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 

@@ -8,10 +8,13 @@ use tempfile::TempDir;
 use crate::event_log::{Event, What};
 use crate::foreign::{Client, Probe, Role, RunningProbe};
 use crate::order_checker::{ProducedRecord, Report, check, explain};
-use crate::real_time::wait_until;
+use crate::real_time::{Deadline, pause, wait_until};
 
 /// A member that is told to stop ends its work, settles and leaves; a JVM on a busy machine takes its time.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often long logs are read.
+const LOOK_SLOWLY: Duration = Duration::from_secs(1);
 
 /// How many violations are told with all their events.
 const EXPLAINED_MAX: usize = 5;
@@ -104,23 +107,64 @@ impl ShareRun {
     #[track_caller]
     pub fn wait_for_done(&mut self, records: usize, limit: Duration) {
         if !wait_until(limit, || self.done() >= records) {
-            let report = self.report();
-            let printed: Vec<String> = self
-                .members
-                .iter()
-                .map(|member| format!("{}: {}", member.member(), tail(&member.stderr())))
-                .collect();
-            panic!(
-                "only {} of {records} records in {limit:?}\n{report}\n{}",
-                self.done(),
-                printed.join("\n")
-            );
+            panic!("only {} of {records} records in {limit:?}\n{}", self.done(), self.told());
         }
+    }
+
+    /// As [`Self::wait_for_done`], for runs whose logs are long: looks once a second.
+    #[track_caller]
+    pub fn wait_for_done_slowly(&mut self, records: usize, limit: Duration) {
+        let deadline = Deadline::after(limit);
+        while self.done() < records {
+            assert!(!deadline.is_over(), "only {} of {records} records\n{}", self.done(), self.told());
+            pause(LOOK_SLOWLY);
+        }
+    }
+
+    /// True while a producer runs. Panics when one failed.
+    #[track_caller]
+    pub fn is_producing(&mut self) -> bool {
+        let mut running = false;
+        for producer in &mut self.producers {
+            if producer.is_running() {
+                running = true;
+            } else {
+                producer.expect_end(Duration::ZERO);
+            }
+        }
+        running
+    }
+
+    /// Panics, with what it printed, when one of these members has ended.
+    #[track_caller]
+    pub fn expect_running(&mut self, names: &[String]) {
+        for name in names {
+            let member = self.member(name);
+            assert!(member.is_running(), "{name} ended by itself: {}", tail(&member.stderr()));
+        }
+    }
+
+    /// Bytes that members have logged up to now: they grow while anything goes on.
+    pub fn logged_bytes(&self) -> u64 {
+        self.members.iter().map(RunningProbe::logged_bytes).sum()
+    }
+
+    /// What members and checker say up to now.
+    pub fn told(&self) -> String {
+        let printed = |member: &RunningProbe| format!("{}: {}", member.member(), tail(&member.stderr()));
+        let printed: Vec<String> = self.members.iter().map(printed).collect();
+        format!("{}\n{}", self.report(), printed.join("\n"))
     }
 
     /// Stops all members that still run, and judges what everyone logged.
     #[track_caller]
-    pub fn finish(mut self) -> Report {
+    pub fn finish(self) -> Report {
+        self.finish_with_events().0
+    }
+
+    /// As [`Self::finish`], with the events of all members.
+    #[track_caller]
+    pub fn finish_with_events(mut self) -> (Report, Vec<Event>) {
         self.wait_for_producers(STOP_LIMIT);
         for member in &mut self.members {
             member.ask_to_stop();
@@ -128,10 +172,10 @@ impl ShareRun {
         for member in &mut self.members {
             member.expect_end(STOP_LIMIT);
         }
-        let report = self.report();
+        let (report, events) = (self.report(), self.events());
         // Captured by the test harness, and shown when the test fails.
-        println!("{}", explain(&report, &self.events(), EXPLAINED_MAX));
-        report
+        println!("{}", explain(&report, &events, EXPLAINED_MAX));
+        (report, events)
     }
 
     /// Judges what has been logged up to now.

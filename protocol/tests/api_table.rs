@@ -39,6 +39,8 @@ const KAFKA: &[(i16, i16, i16)] = &[
     (78, 1, 2),
     (79, 1, 2),
     (90, 0, 1),
+    (91, 0, 0),
+    (92, 0, 0),
 ];
 
 fn advertised() -> Vec<(i16, i16, i16)> {
@@ -81,7 +83,7 @@ fn w07_unsupported_versions_and_unknown_keys_are_refused() {
         assert!(matches!(refusal, Refusal::UnsupportedVersion { .. }), "({key}, {version}): {refusal}");
         assert!(refusal.to_string().contains(&version.to_string()), "{refusal}");
     }
-    for key in [4, 17, 36, 52, 9999, 10_008, 10_080, -1, i16::MIN, i16::MAX] {
+    for key in [4, 17, 36, 52, 83, 87, 93, 9999, 10_009, 10_080, -1, i16::MIN, i16::MAX] {
         assert_eq!(ApiKey::route(key, 0), Err(Refusal::UnknownApi { api_key: key }));
     }
     for version in [6, 127, -1, i16::MIN, i16::MAX] {
@@ -92,10 +94,15 @@ fn w07_unsupported_versions_and_unknown_keys_are_refused() {
 #[test]
 fn w16_key_share_keys_sit_at_the_end() {
     let advertised = advertised();
-    assert_eq!(advertised[advertised.len() - 2..], [(10_078, 0, 0), (10_079, 0, 0)]);
-    for (own, sibling) in
-        [(ApiKey::KeyShareFetch, ApiKey::ShareFetch), (ApiKey::KeyShareAcknowledge, ApiKey::ShareAcknowledge)]
-    {
+    let own = [10_008, 10_077, 10_078, 10_079, 10_091].map(|key| (key, 0, 0));
+    assert_eq!(advertised[advertised.len() - own.len()..], own);
+    for (own, sibling) in [
+        (ApiKey::KeyShareCommit, ApiKey::OffsetCommit),
+        (ApiKey::KeyShareDescribe, ApiKey::ShareGroupDescribe),
+        (ApiKey::KeyShareFetch, ApiKey::ShareFetch),
+        (ApiKey::KeyShareAcknowledge, ApiKey::ShareAcknowledge),
+        (ApiKey::KeyShareAlter, ApiKey::AlterShareGroupOffsets),
+    ] {
         assert_eq!(own.code(), 10_000 + sibling.code());
     }
 }

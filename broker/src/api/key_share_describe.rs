@@ -289,7 +289,8 @@ fn stopped(key: &StoppedKey) -> KeyShareStoppedKey {
 fn why(why: Why) -> KeyShareAnswer {
     let plain = |reason: Reason| KeyShareAnswer { reason: reason.code(), ..KeyShareAnswer::default() };
     let until = |reason, member: &Arc<str>, time_ms| KeyShareAnswer {
-        member: Some(wire(member)),
+        // Standalone readers have names that no member can have: what tells them apart is a zero byte.
+        member: Some(wire(member.trim_start_matches('\0'))),
         time_ms,
         ..plain(reason)
     };
@@ -326,6 +327,7 @@ fn why(why: Why) -> KeyShareAnswer {
 const fn bound_name(bound: Bound) -> &'static str {
     match bound {
         Bound::WindowBytes => "sluice.share.window.bytes",
+        Bound::StuckKeys => "sluice.share.stuck.keys.max",
         Bound::RecordLocks | Bound::Span => "share.partition.max.record.locks",
     }
 }

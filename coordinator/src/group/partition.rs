@@ -274,6 +274,12 @@ impl GroupPartition {
         }
     }
 
+    /// Whether there is a group of any kind.
+    #[must_use]
+    pub fn has_group(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
     /// Whether a group of any kind has members.
     #[must_use]
     pub fn has_members(&self, group: &str) -> bool {

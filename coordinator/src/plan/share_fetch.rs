@@ -52,15 +52,13 @@ pub(crate) fn match_round(
     delivery: &mut dyn FnMut() -> u64,
 ) {
     partition.take_replays(bidders, now, delivery);
+    for reader in bidders.iter_mut().filter(|bidder| bidder.ranges.is_some()) {
+        partition.take_ranges(reader, now, delivery);
+    }
     match partition.order() {
-        ShareOrder::Key => {
-            for reader in bidders.iter_mut().filter(|bidder| bidder.ranges.is_some()) {
-                partition.take_ranges(reader, now, delivery);
-            }
-            take_turns(partition, bidders, now, delivery);
-        }
+        ShareOrder::Key => take_turns(partition, bidders, now, delivery),
         ShareOrder::None => {
-            for bidder in bidders.iter_mut() {
+            for bidder in bidders.iter_mut().filter(|bidder| bidder.ranges.is_none()) {
                 partition.take_unordered(bidder, now, delivery);
             }
         }

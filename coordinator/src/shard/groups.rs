@@ -208,6 +208,14 @@ impl Groups {
         }
     }
 
+    /// Whether there is certainly no group of this id.
+    pub(super) fn is_unknown(&self, group: &str) -> bool {
+        self.find(group).is_ok_and(|index| match self.slots.get(&index).map(|slot| &slot.state) {
+            Some(State::Serving(partition)) => !partition.has_group(group),
+            _ => false,
+        })
+    }
+
     /// Whether a group id can be read under without membership: no group of this id has members.
     ///
     /// # Errors

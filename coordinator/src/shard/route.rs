@@ -56,6 +56,19 @@ impl<S: Slice> Shard<S> {
                 let command = ShareCommand::DescribeOffsets { group, partitions };
                 self.share.command(now, ticket, command, logs, out);
             }
+            Command::AlterShareOffsets(request) if self.share.has_readers(&request.group) => {
+                out.reply(ticket, Reply::ShareOffsetsRefused(GroupError::NonEmptyGroup));
+            }
+            Command::DeleteShareOffsets { group, .. } if self.share.has_readers(&group) => {
+                out.reply(ticket, Reply::ShareOffsetsDeleted(Err(GroupError::NonEmptyGroup)));
+            }
+            Command::DeleteGroup { group } if self.share.has_readers(&group) => {
+                out.reply(ticket, Reply::GroupDeleted(Err(GroupError::NonEmptyGroup)));
+            }
+            // Standalone readers leave state under an id that is no group's.
+            Command::DeleteGroup { group } if self.groups.is_unknown(&group) => {
+                self.share.command(now, ticket, ShareCommand::DeleteStates { group }, logs, out);
+            }
             Command::AlterShareOffsets(request) => self.groups.alter_share(ticket, request, out),
             Command::DeleteShareOffsets { group, partitions } => {
                 match self.groups.check_share_empty(&group) {

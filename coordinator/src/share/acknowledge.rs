@@ -182,6 +182,9 @@ impl SharePartition {
                     slot.count,
                     range.delay_ms.filter(|_| terms.numbered),
                 );
+                if let Some(reason) = range.reason.as_ref().filter(|_| terms.numbered) {
+                    self.explain(offset, reason);
+                }
             }
         }
         if applied == range.last - first + 1 { below } else { Err(ShareError::InvalidRecordState) }

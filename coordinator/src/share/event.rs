@@ -132,7 +132,17 @@ pub(crate) enum Event {
     },
     /// The replay of a key is over.
     ReplayEnded(KeyHash),
+    /// What a member said when it gave a record back that was stopped then.
+    Explained {
+        /// The record.
+        offset: i64,
+        /// Its words, at most [`TEXT_BYTES_MAX`] bytes.
+        text: Arc<str>,
+    },
 }
+
+/// Longest explanation that is kept; what is longer is cut.
+pub(crate) const TEXT_BYTES_MAX: usize = 256;
 
 /// Why a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +184,7 @@ impl Event {
             Self::Unpaged { resting, .. } => resting::keep_below(resting, end),
             Self::KeyStopped { stop, .. } => return stop.below(end).then_some(self),
             Self::KeyResumed(_) | Self::ReplayEnded(_) => {}
+            Self::Explained { offset, .. } => return (*offset < end).then_some(self),
             Self::ReplayStarted { from, to, only, .. } => {
                 if *from >= end {
                     return None;
@@ -328,6 +339,11 @@ impl Event {
                 writer.byte(15);
                 writer.fixed(key.0);
             }
+            Self::Explained { offset, text } => {
+                writer.byte(16);
+                writer.signed(*offset);
+                writer.text(text);
+            }
         }
         writer.0.into()
     }
@@ -429,6 +445,7 @@ impl Event {
                 Self::Replayed { key, event: Bytes::copy_from_slice(event) }
             }
             15 => Self::ReplayEnded(KeyHash(reader.fixed()?)),
+            16 => Self::Explained { offset: reader.signed()?, text: reader.text()? },
             _ => return Err(DecodeError),
         };
         if reader.0.is_empty() { Ok(event) } else { Err(DecodeError) }
@@ -508,6 +525,25 @@ mod tests {
             (any::<u64>(), key_stop).prop_map(|(key, stop)| Event::KeyStopped { key: KeyHash(key), stop }),
             any::<u64>().prop_map(|key| Event::KeyResumed(KeyHash(key))),
             letters.prop_map(|letters| Event::DeadLettered(letters.into_iter().collect())),
+            (any::<i64>(), ".{0,40}")
+                .prop_map(|(offset, text)| Event::Explained { offset, text: text.into() }),
+            any::<u64>().prop_map(|key| Event::ReplayEnded(KeyHash(key))),
+            (
+                any::<u64>(),
+                any::<i64>(),
+                any::<i64>(),
+                prop::option::of(prop::collection::btree_set(0..i64::from(u32::MAX), 0..20))
+            )
+                .prop_map(|(key, from, to, only)| Event::ReplayStarted {
+                    key: KeyHash(key),
+                    from,
+                    to,
+                    only: only.map(|only| only.into_iter().collect())
+                }),
+            (any::<u64>(), ranges()).prop_map(|(key, ranges)| Event::Replayed {
+                key: KeyHash(key),
+                event: Event::Recalled(ranges).encode()
+            }),
             any::<i64>().prop_map(Event::Started),
             any::<i64>().prop_map(Event::LogStarted),
             ranges().prop_map(Event::Recalled),

@@ -1,7 +1,8 @@
 //! Key queues: whose turn it is.
 //!
 //! Per key: the undelivered offsets in order (a list through the window's slots), and the records of it that are
-//! in members' hands (its lease). Derived from them are three ready sets: `free` (anyone may take), `tired` (as
+//! in members' hands (its lease). Derived from them are three ready sets: `free` (anyone may take, or where assignment
+//! is sticky the key's home), `tired` (as
 //! free, but the record failed often: it goes out now and then while others wait), and `own` (only the member that
 //! holds the key's lease may take). What stands in none of them waits for an event that calls [`KeyQueue::refresh`].
 //! Keyless records, and every record of a group without order, are keys of their own: they stand in `free` or
@@ -17,9 +18,11 @@
 mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use records::ids::KeyHash;
 
+use super::homes::{Home, Homes};
 use super::key_set::KeySet;
 use super::spans::Spans;
 use super::window::{NONE, RecordState, Window};
@@ -43,8 +46,8 @@ const TIRED_ONE_IN: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct KeyQueue {
     keys: BTreeMap<KeyHash, Key>,
-    free: BTreeSet<i64>,
-    tired: BTreeSet<i64>,
+    free: BTreeSet<(Home, i64)>,
+    tired: BTreeSet<(Home, i64)>,
     own: BTreeSet<(u32, i64)>,
     keyless: BTreeSet<i64>,
     /// Keys that do not hand out what they have.
@@ -61,6 +64,8 @@ pub(crate) struct KeyQueue {
     tired_credit: u32,
     spans: Spans,
     resting: KeySet,
+    /// Where assignment is sticky.
+    homes: Option<Arc<Homes>>,
 }
 
 impl Default for KeyQueue {
@@ -80,6 +85,7 @@ impl Default for KeyQueue {
             waiting_keys: 0,
             spans: Spans::default(),
             resting: KeySet::default(),
+            homes: None,
             tired_credit: TIRED_ONE_IN,
         }
     }
@@ -113,8 +119,8 @@ enum Place {
     Nowhere,
     /// Nowhere: its next record waits for its time.
     Waiting,
-    Free(i64),
-    Tired(i64),
+    Free(Home, i64),
+    Tired(Home, i64),
     Own(u32, i64),
     Following(i64),
 }
@@ -139,6 +145,7 @@ pub(crate) struct Load {
     pub(crate) records: usize,
     /// How many records of one key it may hold.
     per_key_max: usize,
+    home: Home,
 }
 
 /// Where a record was found ready.
@@ -181,17 +188,23 @@ impl Cursor {
 }
 
 impl KeyQueue {
-    /// The oldest record that `holder` may take, at or behind the cursor.
-    pub(crate) fn peek(&self, holder: u32, cursor: &Cursor, open: Open) -> Option<(i64, Source)> {
+    /// Where a member belongs.
+    pub(crate) fn home_of(&self, member: &str) -> Home {
+        self.homes.as_ref().map_or(Home::ANYWHERE, |_| Home::of_member(member))
+    }
+
+    /// The oldest record that `holder`, who has this home, may take, at or behind the cursor.
+    pub(crate) fn peek(&self, holder: u32, home: Home, cursor: &Cursor, open: Open) -> Option<(i64, Source)> {
         let own = self.own.range((holder, cursor.own)..=(holder, i64::MAX)).next().filter(|_| open.own);
-        let free = self.free.range(cursor.free..).next().filter(|_| open.keys);
+        let free = self.free.range((home, cursor.free)..=(home, i64::MAX)).next().filter(|_| open.keys);
         let rested = free.is_none() || self.tired_credit >= TIRED_ONE_IN;
-        let tired = self.tired.range(cursor.tired..).next().filter(|_| rested && open.keys);
+        let tired =
+            self.tired.range((home, cursor.tired)..=(home, i64::MAX)).next().filter(|_| rested && open.keys);
         let keyless = self.keyless.range(cursor.keyless..).next();
         [
             own.map(|own| (own.1, Source::Own)),
-            free.map(|&at| (at, Source::Free)),
-            tired.map(|&at| (at, Source::Tired)),
+            free.map(|free| (free.1, Source::Free)),
+            tired.map(|tired| (tired.1, Source::Tired)),
             keyless.map(|&at| (at, Source::Keyless)),
         ]
         .into_iter()
@@ -199,10 +212,12 @@ impl KeyQueue {
         .min_by_key(|found| found.0)
     }
 
-    /// Everything that `holder` could take now, in no order.
-    pub(crate) fn ready_for(&self, holder: u32) -> impl Iterator<Item = i64> {
+    /// Everything that `holder`, who has this home, could take now, in no order.
+    pub(crate) fn ready_for(&self, holder: u32, home: Home) -> impl Iterator<Item = i64> {
         let own = self.own.range((holder, i64::MIN)..=(holder, i64::MAX)).map(|own| own.1);
-        own.chain(self.free.iter().chain(&self.keyless).chain(&self.tired).copied())
+        let bounds = (home, i64::MIN)..=(home, i64::MAX);
+        let keyed = self.free.range(bounds.clone()).chain(self.tired.range(bounds)).map(|ready| ready.1);
+        own.chain(keyed).chain(self.keyless.iter().copied())
     }
 
     /// The first record that keeps no order, at or behind `from`.
@@ -278,7 +293,25 @@ impl KeyQueue {
     pub(crate) fn clear(&mut self) {
         let (mut spans, resting) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.resting));
         spans.forget_hunger();
-        *self = Self { spans, resting, ..Self::default() };
+        *self = Self { spans, resting, homes: self.homes.take(), ..Self::default() };
+    }
+
+    pub(crate) fn homes(&self) -> Option<Arc<Homes>> {
+        self.homes.clone()
+    }
+
+    /// Keys have these homes from now on. Members' own are known again when they ask.
+    pub(crate) fn settle_in(&mut self, window: &Window, homes: Option<Arc<Homes>>) {
+        if homes == self.homes {
+            return;
+        }
+        if homes.is_none() {
+            self.loads.values_mut().for_each(|load| load.home = Home::ANYWHERE);
+        }
+        self.homes = homes;
+        for key in self.keys.keys().copied().collect::<Vec<_>>() {
+            self.refresh(window, key);
+        }
     }
 
     /// Every key with a span has a queue, if an empty one.
@@ -358,10 +391,12 @@ impl KeyQueue {
         self.loads.get(&holder).copied().unwrap_or_default()
     }
 
-    /// How many records of one key `holder` may have in flight from now on.
-    pub(crate) fn limit(&mut self, window: &Window, holder: u32, per_key_max: usize) {
+    /// How many records of one key `holder`, who is `member`, may have in flight from now on.
+    pub(crate) fn limit(&mut self, window: &Window, holder: u32, member: &str, per_key_max: usize) {
+        let home = self.home_of(member);
         let load = self.loads.entry(holder).or_default();
-        if std::mem::replace(&mut load.per_key_max, per_key_max) == per_key_max || load.records == 0 {
+        let before = std::mem::replace(load, Load { per_key_max, home, ..*load });
+        if (before.per_key_max, before.home) == (per_key_max, home) || load.records == 0 {
             return;
         }
         let keys: Vec<KeyHash> = self
@@ -560,10 +595,11 @@ impl KeyQueue {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         let span = if entry.spilled { self.spans.get(key) } else { None };
         let behind = span.map_or(i64::MAX, |span| span.first);
+        let home = self.homes.as_ref().map_or(Home::ANYWHERE, |homes| homes.of(key));
         let place = match self.halted.get(&key) {
             _ if entry.resting => Place::Nowhere,
-            None => place_of(window, entry, &self.loads, behind),
-            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, &self.loads, behind),
+            None => place_of(window, entry, home, &self.loads, behind),
+            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, home, &self.loads, behind),
             Some(Halt::Follows) if entry.head < behind && follows_now(window, entry) => {
                 Place::Following(entry.head)
             }
@@ -581,12 +617,12 @@ impl KeyQueue {
             match old {
                 Place::Nowhere => {}
                 Place::Waiting => self.waiting_keys -= 1,
-                Place::Free(at) => {
-                    self.free.remove(&at);
+                Place::Free(home, at) => {
+                    self.free.remove(&(home, at));
                     self.ready_keys -= 1;
                 }
-                Place::Tired(at) => {
-                    self.tired.remove(&at);
+                Place::Tired(home, at) => {
+                    self.tired.remove(&(home, at));
                     self.ready_keys -= 1;
                 }
                 Place::Own(holder, at) => {
@@ -599,12 +635,12 @@ impl KeyQueue {
             match place {
                 Place::Nowhere => {}
                 Place::Waiting => self.waiting_keys += 1,
-                Place::Free(at) => {
-                    self.free.insert(at);
+                Place::Free(home, at) => {
+                    self.free.insert((home, at));
                     self.ready_keys += 1;
                 }
-                Place::Tired(at) => {
-                    self.tired.insert(at);
+                Place::Tired(home, at) => {
+                    self.tired.insert((home, at));
                     self.ready_keys += 1;
                 }
                 Place::Own(holder, at) => {
@@ -637,7 +673,7 @@ fn follows_now(window: &Window, entry: &Key) -> bool {
 }
 
 /// Where a key stands whose span begins at `span`.
-fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>, span: i64) -> Place {
+fn place_of(window: &Window, entry: &Key, home: Home, loads: &BTreeMap<u32, Load>, span: i64) -> Place {
     if entry.head == NONE {
         return Place::Nowhere;
     }
@@ -649,8 +685,8 @@ fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>, span: i64
         return Place::Nowhere;
     }
     match &entry.out {
-        None if head.count >= TIRED_FROM => Place::Tired(entry.head),
-        None => Place::Free(entry.head),
+        None if head.count >= TIRED_FROM => Place::Tired(home, entry.head),
+        None => Place::Free(home, entry.head),
         Some(out) => {
             let mut holders = out.held.iter().chain(&out.recalled).map(|record| record.1);
             let one = holders.next().filter(|&first| holders.all(|holder| holder == first));
@@ -658,6 +694,7 @@ fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>, span: i64
             match one {
                 Some(holder)
                     if !behind_recalled
+                        && loads.get(&holder).is_none_or(|load| load.home == home)
                         && out.held.len() + out.recalled.len()
                             < loads.get(&holder).map_or(1, |load| load.per_key_max.max(1)) =>
                 {

@@ -3,11 +3,13 @@
 //! Skip settles it. The other ways stop it: it stays where it is in its key, goes to nobody, and what lies behind it
 //! waits, until its copy is in the dead-letter topic or somebody decides.
 
+use std::sync::Arc;
+
 use records::ids::{KeyHash, Offset};
 
 use super::Poison;
 use super::admin::StopReason;
-use super::event::{Event, Settlement};
+use super::event::{Event, Settlement, TEXT_BYTES_MAX};
 use super::key_queue::Halt;
 use super::partition::{SharePartition, unscanned};
 use super::recorder::Change;
@@ -16,7 +18,7 @@ use super::window::RecordState;
 use crate::time::Now;
 
 /// A record on its way to the dead-letter topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeadLetter {
     pub(crate) offset: i64,
     /// Its key, where that keeps an order.
@@ -24,6 +26,8 @@ pub(crate) struct DeadLetter {
     pub(crate) reason: StopReason,
     /// Deliveries that failed.
     pub(crate) deliveries: u16,
+    /// What its last holder said.
+    pub(crate) text: Option<Arc<str>>,
 }
 
 impl SharePartition {
@@ -45,6 +49,17 @@ impl SharePartition {
         if self.config.poison != Poison::DeadLetter {
             self.stop_key_of(offset, now);
         }
+    }
+
+    /// What a member said when it gave a record back: kept where that was stopped.
+    pub(super) fn explain(&mut self, offset: i64, text: &str) {
+        if text.is_empty() || self.stops.get(offset).is_none() {
+            return;
+        }
+        let end = (0..=TEXT_BYTES_MAX.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+        let text = Arc::from(&text[..end.unwrap_or(0)]);
+        self.stops.explain(offset, &text);
+        self.note_event(&Event::Explained { offset, text });
     }
 
     /// A stored record cannot be read and was not known before: it has no key.
@@ -151,7 +166,7 @@ impl SharePartition {
         }
         for (&key, replay) in &mut self.replays {
             let of_it = |letter: &&DeadLetter| replay.part.stops.get(letter.offset).is_some();
-            let done: Vec<DeadLetter> = letters.iter().filter(of_it).copied().collect();
+            let done: Vec<DeadLetter> = letters.iter().filter(of_it).cloned().collect();
             replay.part.dead_lettered(&done);
             done.iter().for_each(|letter| self.stops.remember(key, letter.offset));
         }
@@ -196,7 +211,8 @@ impl SharePartition {
         let letters = letters.into_iter().filter_map(|offset| {
             let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
             let stop = self.stops.get(offset)?;
-            Some(DeadLetter { offset, key: self.key_of(slot), reason: stop.reason, deliveries: slot.count })
+            let (key, text) = (self.key_of(slot), self.stops.text(offset).cloned());
+            Some(DeadLetter { offset, key, reason: stop.reason, deliveries: slot.count, text })
         });
         let mut letters: Vec<DeadLetter> = letters.chain(again).collect();
         letters.sort_by_key(|letter| letter.offset);

@@ -138,7 +138,9 @@ impl SharePartition {
         if let Some(last) = last {
             bidder.turn_from = KeyHash(last.0.wrapping_add(1));
         }
-        let keyless = self.queue.ready_keyless().filter(|&offset| contain(ranges, None, offset));
+        // Where the group gave up its order meanwhile these have keys, too.
+        let of_ranges = |offset: &i64| contain(ranges, self.window.slot(*offset).key, *offset);
+        let keyless = self.queue.ready_keyless().filter(of_ranges);
         found.extend(keyless.take(wanted).map(|offset| (offset, Source::Keyless)));
         found.sort_unstable_by_key(|record| record.0);
         found

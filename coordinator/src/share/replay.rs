@@ -140,7 +140,8 @@ impl SharePartition {
         }
     }
 
-    pub(super) fn insert_replay(&mut self, key: KeyHash, replay: Replay) {
+    pub(super) fn insert_replay(&mut self, key: KeyHash, mut replay: Replay) {
+        replay.part.settle_in(self.queue.homes());
         self.replays.insert(key, Box::new(replay));
         self.update_stop(key);
     }
@@ -222,14 +223,19 @@ impl SharePartition {
         look_ups
     }
 
-    /// Records of a replay were found, with their sizes, up to `next`; or could not be looked up.
-    pub(crate) fn looked_up(&mut self, key: KeyHash, found: Option<(Vec<(i64, u32)>, i64)>, now: Now) {
-        let Some(replay) = self.replays.get_mut(&key) else { return };
+    /// Records of a replay were found, with their sizes, up to `next`; or could not be looked up. Says whether that led on.
+    pub(crate) fn looked_up(
+        &mut self,
+        key: KeyHash,
+        found: Option<(Vec<(i64, u32)>, i64)>,
+        now: Now,
+    ) -> bool {
+        let Some(replay) = self.replays.get_mut(&key) else { return true };
         replay.looking = false;
-        let Some((records, next)) = found else { return };
+        let Some((records, next)) = found else { return false };
         let (scan, next) = (replay.part.window.scan(), next.min(replay.to + 1));
         if next <= scan {
-            return;
+            return false;
         }
         // What is not settled yet comes by itself.
         let settled = |&&(offset, _): &&(i64, u32)| offset >= scan && !self.window.is_unsettled(offset);
@@ -245,6 +251,7 @@ impl SharePartition {
             kind: ScannedKind::Data(records.filter(|record| record.offset.get() < next).collect()),
         };
         replay.part.scanned(&Scanned { batches: vec![batch], next: Offset(next) }, now);
+        true
     }
 
     /// The log begins at `at` now.

@@ -324,8 +324,11 @@ impl SharePartition {
         for (key, stop) in keys {
             self.stop_key(key, stop);
         }
-        for (offset, stop) in records {
+        for (offset, stop, text) in records {
             self.stop_record(offset, stop, false);
+            if !text.is_empty() {
+                self.stops.explain(offset, &text);
+            }
         }
         for _ in 0..reader.small()? {
             let (key, to) = (KeyHash(reader.fixed()?), reader.signed()?);

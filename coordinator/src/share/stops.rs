@@ -5,6 +5,7 @@
 //! is in here. A stopped key hands out nothing, whatever its records' states.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use records::ids::{KeyHash, Offset};
 
@@ -48,10 +49,15 @@ pub(crate) struct KeyStop {
     pub(crate) reason: StopReason,
 }
 
+/// Stopped records as a snapshot tells them: offset, why, and what a member said (empty: nothing).
+pub(crate) type StoredRecords = Vec<(i64, Stop, Arc<str>)>;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Stops {
     records: BTreeMap<i64, Stop>,
+    /// What members said of them.
+    texts: BTreeMap<i64, Arc<str>>,
     /// Those of them that wait for the dead-letter topic.
     letters: BTreeSet<i64>,
     keys: BTreeMap<KeyHash, KeyStop>,
@@ -80,7 +86,20 @@ impl Stops {
     pub(crate) fn remove(&mut self, offset: i64) -> Option<Stop> {
         let stop = self.records.remove(&offset)?;
         self.letters.remove(&offset);
+        self.texts.remove(&offset);
         Some(stop)
+    }
+
+    /// What a member said of a stopped record.
+    pub(crate) fn text(&self, offset: i64) -> Option<&Arc<str>> {
+        self.texts.get(&offset)
+    }
+
+    /// Keeps what a member said, if the record is stopped.
+    pub(crate) fn explain(&mut self, offset: i64, text: &Arc<str>) {
+        if self.records.contains_key(&offset) {
+            self.texts.insert(offset, Arc::clone(text));
+        }
     }
 
     pub(crate) fn insert_key(&mut self, key: KeyHash, stop: KeyStop) {
@@ -144,7 +163,9 @@ impl Stops {
 
     /// About how many bytes it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        (self.records.len() + self.keys.len() + 2 * self.redrivable.len()) as u64 * ENTRY_BYTES
+        let texts: usize = self.texts.values().map(|text| text.len()).sum();
+        let entries = self.records.len() + self.keys.len() + self.texts.len() + 2 * self.redrivable.len();
+        entries as u64 * ENTRY_BYTES + texts as u64
     }
 
     /// Its part of a snapshot.
@@ -155,6 +176,7 @@ impl Stops {
             writer.signed(offset - behind);
             behind = offset;
             stop.write(writer);
+            writer.text(self.text(offset).map_or("", |text| text));
         }
         writer.number(self.keys.len() as u64);
         for (key, stop) in &self.keys {
@@ -172,16 +194,16 @@ impl Stops {
 
     /// Reads its part of a snapshot, as far as it speaks of offsets below `end`. The records are given back: they are
     /// stopped one by one.
-    pub(crate) fn read(reader: &mut Reader<'_>, end: i64) -> Result<(Self, Vec<(i64, Stop)>), DecodeError> {
+    pub(crate) fn read(reader: &mut Reader<'_>, end: i64) -> Result<(Self, StoredRecords), DecodeError> {
         let mut stops = Self::default();
         let count = reader.small()?;
         let mut records = Vec::with_capacity(reader.capacity(count));
         let mut behind = 0_i64;
         for _ in 0..count {
             behind = behind.checked_add(reader.signed()?).ok_or(DecodeError)?;
-            let stop = Stop::read(reader)?;
+            let (stop, text) = (Stop::read(reader)?, reader.text()?);
             if behind < end {
-                records.push((behind, stop));
+                records.push((behind, stop, text));
             }
         }
         for _ in 0..reader.small()? {
@@ -287,6 +309,8 @@ mod tests {
         stops.insert(3, stop(WaitsFor::DeadLetter, StopReason::Rejected));
         stops.insert(9, stop(WaitsFor::Hand, StopReason::LimitReached));
         stops.insert(12, stop(WaitsFor::DeadLetter, StopReason::Follows(Offset(3))));
+        stops.explain(9, &Arc::from("no such account"));
+        stops.explain(10, &Arc::from("is not stopped"));
         let key_stop =
             KeyStop { follows: true, at: 3, deliveries: 5, wall_ms: 7, reason: StopReason::LimitReached };
         stops.insert_key(KeyHash(7), key_stop);
@@ -296,7 +320,9 @@ mod tests {
         let mut reader = Reader(&writer.0);
         let (read, records) = Stops::read(&mut reader, i64::MAX).unwrap();
         assert!(reader.0.is_empty());
-        assert_eq!(records, stops.records.iter().map(|(&at, &stop)| (at, stop)).collect::<Vec<_>>());
+        let text = |at: i64| if at == 9 { "no such account".into() } else { Arc::from("") };
+        let expected = stops.records.iter().map(|(&at, &stop)| (at, stop, text(at)));
+        assert_eq!(records, expected.collect::<Vec<_>>());
         assert_eq!(read.key(KeyHash(7)), Some(&key_stop));
         assert_eq!(read.redrivable(KeyHash(7)), [1]);
         // Of a log that was cut at 3 the key stop is void, and two of the records.

@@ -184,6 +184,30 @@ fn k30_where_the_topic_is_missing_its_key_waits_and_goes_on_by_itself() {
     }
 }
 
+/// KIP-1191's auto-creation, which is off unless the broker says otherwise.
+#[test]
+fn s28_a_missing_topic_is_asked_for_until_it_comes() {
+    let mut world = World::new(config(true, Poison::DeadLetter));
+    world.topics.dead_letter_create = true;
+    world.tell_topics();
+    world.log("a a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    let asked = |world: &World| {
+        let made = |effect: &&Effect| matches!(effect, Effect::CreateDeadLetterTopic(name) if &**name == DLQ);
+        world.effects.iter().filter(made).count()
+    };
+    assert_eq!(asked(&world), 1);
+    world.log("b");
+    assert_eq!(asked(&world), 1, "not at every chance");
+    world.pass_ms(3_000);
+    assert_eq!(asked(&world), 4);
+    world.dead_letter_topic(1, true);
+    assert_eq!(world.letter_offsets(), [0]);
+    world.pass_ms(3_000);
+    assert_eq!(asked(&world), 4);
+}
+
 #[test]
 fn k30_a_copy_that_fails_is_tried_again() {
     let mut world = world(true, Poison::DeadLetter);
@@ -218,7 +242,7 @@ fn k49_the_rest_of_a_key_follows_until_it_is_resumed() {
     let letters = world.letters();
     assert_eq!(letters[0].header("__sluice.dlq.reason"), Some("delivery-limit"));
     for letter in &letters[1..] {
-        assert_eq!(letter.header("__sluice.dlq.reason"), Some("follows"));
+        assert_eq!(letter.header("__sluice.dlq.reason"), Some("follows 0"));
         assert_eq!(letter.header("__dlq.errors.message"), Some("Offset follows offset 0 of its key."));
         assert_eq!(letter.header("__dlq.errors.delivery.count"), Some("0"));
     }
@@ -442,4 +466,46 @@ fn s28_a_topic_without_the_brokers_prefix_takes_no_dead_letters() {
     assert_eq!(world.letter_offsets(), [0_i64; 0], "the group names none");
     world.configure();
     assert_eq!((world.letter_offsets(), trouble(&mut world)), (vec![0], None));
+}
+
+/// What a key-share member says when it rejects a record, or releases it for the last time, goes with it.
+#[test]
+fn k30_reasons_are_carried_through() {
+    let terms = coordinator::command::KeyShareTerms { records_per_key_max: 3, ..Default::default() };
+    for (kind, word) in [(REJECT, "rejected"), (RELEASE, "delivery-limit")] {
+        for restarted in [false, true] {
+            let mut world =
+                World::new(ShareConfig { delivery_count_max: 2, ..config(true, Poison::DeadLetter) });
+            world.log("a");
+            let numbered = crate::common::Want { key_share: Some(terms), ..crate::common::want(10) };
+            for said in ["first try", "no such account: \u{e9}".repeat(40).as_str()] {
+                if world.fetch_with("A", &numbered).unwrap().is_empty() {
+                    break;
+                }
+                let delivery = world.deliveries.get(&("A".to_owned(), 0)).copied();
+                let ack = coordinator::command::AckRange {
+                    delivery,
+                    reason: Some(if kind == REJECT { "no such account" } else { said }.into()),
+                    ..range(0, 0, kind)
+                };
+                let reply = world.acknowledge("A", vec![ack], None, true).unwrap();
+                assert_eq!(reply.parts[0].results, [Ok(())]);
+            }
+            if restarted {
+                world.limits.snapshot_after_bytes = 1;
+                world.restart(0);
+                world.reopen("A");
+                world.log("b");
+                drop(world.fetch("A", 1));
+                world.restart(0);
+                world.reopen("A");
+                drop(world.fetch("A", 0));
+            }
+            world.dead_letter_topic(1, true);
+            let letters = world.letters();
+            let reason = letters[0].header("__sluice.dlq.reason").unwrap();
+            assert!(reason.starts_with(&format!("{word}: no such account")), "{reason}");
+            assert!(reason.len() <= word.len() + 2 + 256, "{reason}");
+        }
+    }
 }

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use coordinator::io::LogFacts;
 use coordinator::reply::Reply;
 use coordinator::share::ShareCommand;
 use coordinator::share::admin::{
@@ -14,7 +13,7 @@ use coordinator::share::admin::{
 use records::BatchView;
 use records::ids::{Offset, PartitionId, TopicId};
 
-use crate::common::{Copies, World, group, key, partition};
+use crate::common::{World, group, key, partition};
 
 pub const DLQ: &str = "dlq.t";
 
@@ -95,8 +94,8 @@ impl World {
             self.topics.dead_letter_topics.remove(DLQ);
         }
         for index in 0..partitions {
-            self.copies.entry(letter_partition(index)).or_insert_with(Copies::default);
-            self.table.entry(letter_partition(index)).or_insert_with(LogFacts::default);
+            self.copies.entry(letter_partition(index)).or_default();
+            self.table.entry(letter_partition(index)).or_default();
         }
         self.tell_topics();
     }

@@ -700,7 +700,7 @@ impl Run {
         for (offset, record) in &self.records {
             match record.state {
                 State::Dead => {
-                    assert!(letters.contains(offset), "O5: {offset} was rejected and is no dead letter")
+                    assert!(letters.contains(offset), "O5: {offset} was rejected and is no dead letter");
                 }
                 State::Accepted => {
                     assert!(

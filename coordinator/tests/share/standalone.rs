@@ -310,6 +310,24 @@ fn k68_without_order_there_is_nothing_to_share_by() {
 }
 
 #[test]
+fn k68_a_reader_keeps_its_ranges_when_the_group_gives_up_its_order() {
+    let mut w = World::keyed();
+    let is_low = mixed(&mut w, 20);
+    let of = |low: bool, from: i64| -> Vec<i64> {
+        (from..20).filter(|&at| is_low[usize::try_from(at).unwrap()] == low).collect()
+    };
+    let (mut a, mut b) = (reader("A", &[LOW]), reader("B", &[HIGH]));
+    assert_eq!(a.fetch(&mut w, 1), of(true, 0)[..1]);
+    w.config = none_config();
+    w.configure();
+    assert_eq!(a.fetch(&mut w, 100), of(true, 0)[1..]);
+    assert_eq!(b.try_fetch(&mut w, 100), Err(ShareError::InvalidRequest), "no new one begins");
+    w.config = key_config();
+    w.configure();
+    assert_eq!(b.fetch(&mut w, 100), of(false, 0));
+}
+
+#[test]
 fn k68_sessions_of_readers_are_bounded_with_all_others() {
     let mut w = World::new(ShareConfig { ..key_config() });
     w.limits.sessions_max = 2;

@@ -100,10 +100,13 @@ impl Client {
     }
 }
 
-/// Cargo builds this crate's programs into the folder above its tests.
+/// Cargo builds this crate's programs into the folder above its tests, where benches stand too.
 fn programs_of_this_crate() -> PathBuf {
-    let test = std::env::current_exe().expect("a process knows its program");
-    test.ancestors().nth(2).expect("a test stands in target/PROFILE/deps").to_owned()
+    let program = std::env::current_exe().expect("a process knows its program");
+    let folder = program.parent().expect("a program stands in a folder");
+    if folder.ends_with("deps") { folder.parent() } else { Some(folder) }
+        .expect("a test stands in target/PROFILE/deps")
+        .to_owned()
 }
 
 impl Probe {
@@ -151,6 +154,11 @@ impl RunningProbe {
         let mut events = event_log::read(&self.log);
         events.extend(self.killed.clone());
         events
+    }
+
+    /// Length of its log up to now.
+    pub fn logged_bytes(&self) -> u64 {
+        std::fs::metadata(&self.log).map_or(0, |found| found.len())
     }
 
     /// Number of records that it has finished up to now.

@@ -21,6 +21,8 @@ pub enum ToolChain {
     Java44,
     /// The Java probe on kafka-clients 4.2.
     Java42,
+    /// The workers of the makespan bench: share consumers, the Parallel Consumer.
+    Makespan,
     /// The Python probe, on librdkafka.
     Python,
     /// The Go probe, on franz-go.
@@ -45,7 +47,7 @@ impl ToolChain {
     fn programs(self) -> &'static [&'static str] {
         match self {
             Self::KafkaTools => &["java", "mvn"],
-            Self::Java44 | Self::Java42 => &["java", "javac", "mvn"],
+            Self::Java44 | Self::Java42 | Self::Makespan => &["java", "javac", "mvn"],
             Self::Python => &["python3"],
             Self::Go => &["go"],
             Self::Node => &["node", "npm"],
@@ -60,6 +62,7 @@ impl ToolChain {
             Self::KafkaTools => Some("tools"),
             Self::Java44 => Some("java-4.4"),
             Self::Java42 => Some("java-4.2"),
+            Self::Makespan => Some("makespan"),
             Self::Python => Some("python"),
             Self::Go => Some("go"),
             Self::Node => Some("node"),

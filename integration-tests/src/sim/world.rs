@@ -303,7 +303,10 @@ impl World {
                 self.break_connection(connection);
             }
             Output::Effect(
-                Effect::GroupDeleted(_) | Effect::RetentionWarning { .. } | Effect::DeadLettersWait { .. },
+                Effect::GroupDeleted(_)
+                | Effect::RetentionWarning { .. }
+                | Effect::CreateDeadLetterTopic(_)
+                | Effect::DeadLettersWait { .. },
             ) => {}
             Output::Effect(Effect::IndexKeys(partition)) => {
                 if let Some(node) = &mut self.node {

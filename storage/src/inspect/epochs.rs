@@ -52,7 +52,9 @@ impl Epochs {
         let bytes = disk.read(&path).doing("read", &path)?;
         let known = bytes.as_ref().and_then(|bytes| leader_epochs::parse_file(bytes));
         let Some(known) = known else {
-            let is_due = self.runs.iter().any(|run| run.start < told_until);
+            // Of what lies below the log start no epoch need be known.
+            let is_due =
+                self.runs.iter().any(|run| run.start.max(report.log_start) < run.behind.min(told_until));
             let what = match bytes {
                 Some(bytes) if !bytes.is_empty() => "is no leader epoch checkpoint",
                 _ if !is_due => return Ok(()),

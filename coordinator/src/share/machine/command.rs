@@ -42,6 +42,12 @@ pub enum ShareCommand {
     AlterKey(AlterKey),
     /// AlterShareGroupOffsets, KeyShareAlter; → [`crate::reply::Reply::ShareOffsetsReset`].
     ResetOffsets(ResetOffsets),
+    /// Delete what standalone readers left under an id that is no group's. → [`crate::reply::Reply::GroupDeleted`], with
+    /// GROUP_ID_NOT_FOUND where there is nothing.
+    DeleteStates {
+        /// The id.
+        group: Arc<str>,
+    },
     /// Delete a group's share state; the caller has seen to it that it has no members. →
     /// [`crate::reply::Reply::GroupDeleted`], and [`crate::reply::Effect::GroupDeleted`] where it succeeded.
     DeleteGroup {

@@ -25,6 +25,7 @@ use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::Effect;
 use crate::share::ShareConfig;
 use crate::share::admin::{DeadLetterTrouble, StopReason};
+use crate::share::event::TEXT_BYTES_MAX;
 use crate::share::poison::DeadLetter;
 use crate::time::{Micros, Now};
 
@@ -33,7 +34,9 @@ const LETTERS_MAX: usize = READ_RECORDS_MAX;
 /// Bytes of keys and values that are read for one copy, about.
 const READ_BYTES_MAX: u64 = 1 << 20;
 /// What a dead letter takes beside key, value, group and topic name: its headers, with room to spare.
-const LETTER_OVERHEAD: usize = 512;
+const LETTER_OVERHEAD: usize = 512 + TEXT_BYTES_MAX;
+/// A topic that is to be made and does not come is asked for again after this long.
+const CREATE_AGAIN: Micros = Micros(1_000_000);
 /// A copy that failed is tried again after this long, doubled with each failure …
 const RETRY_MIN: Micros = Micros(100_000);
 /// … up to this.
@@ -81,6 +84,14 @@ impl<S: Slice> ShareMachine<S> {
         let (partition, generation) = (part.id, part.generation);
         let config = self.config(self.parts[&number].group);
         if let Err(trouble) = target(&self.topics, &config, partition, logs) {
+            if let Some(name) = config.dead_letter_topic.as_ref().filter(|name| {
+                trouble == DeadLetterTrouble::Missing
+                    && self.topics.dead_letter_create
+                    && !self.topics.topics.contains_key(*name)
+            }) {
+                out.effect(Effect::CreateDeadLetterTopic(Arc::clone(name)));
+                self.timers.set(Timer::Letters(number), Some(now.mono + CREATE_AGAIN));
+            }
             return self.dead_letters_wait(number, trouble, out);
         }
         let Some(part) = self.parts.get_mut(&number) else { return };
@@ -337,7 +348,8 @@ impl<'a> Copy<'a> {
         ];
         let message = message(letter.reason);
         headers.push(header("__dlq.errors.message", &message));
-        headers.push(header("__sluice.dlq.reason", reason(letter.reason)));
+        let reason = reason(letter);
+        headers.push(header("__sluice.dlq.reason", &reason));
         if let Some(hash) = &hash {
             headers.push(header("__sluice.dlq.key.hash", hash));
         }
@@ -367,13 +379,17 @@ fn message(reason: StopReason) -> String {
     }
 }
 
-/// One word for programs.
-fn reason(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Rejected => "rejected",
-        StopReason::LimitReached => "delivery-limit",
-        StopReason::Corrupt => "corrupt",
-        StopReason::Follows(_) => "follows",
-        StopReason::Operator => "operator",
+/// A word for programs, what belongs to it, and behind a colon what the last holder said.
+fn reason(letter: &DeadLetter) -> String {
+    let word = match letter.reason {
+        StopReason::Rejected => "rejected".into(),
+        StopReason::LimitReached => "delivery-limit".into(),
+        StopReason::Corrupt => "corrupt".into(),
+        StopReason::Follows(first) => format!("follows {first}"),
+        StopReason::Operator => "operator".into(),
+    };
+    match &letter.text {
+        Some(text) => format!("{word}: {text}"),
+        None => word,
     }
 }

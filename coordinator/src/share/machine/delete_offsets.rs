@@ -105,6 +105,24 @@ impl<S: Slice> ShareMachine<S> {
         self.answer_delete(number, out);
     }
 
+    /// What standalone readers left under an id that is no group's goes, if there is anything.
+    pub(super) fn delete_left(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        group: &Arc<str>,
+        listed: Result<Vec<PartitionId>, IoError>,
+        out: &mut Outbox<S>,
+    ) {
+        let refused = match listed {
+            Ok(_) if self.has_readers(group) => GroupError::NonEmptyGroup,
+            Ok(listed) if listed.is_empty() => GroupError::GroupNotFound,
+            Ok(_) => return self.delete_group(now, ticket, group, out),
+            Err(_) => GroupError::NotAvailable,
+        };
+        out.reply(ticket, Reply::GroupDeleted(Err(refused)));
+    }
+
     fn answer_delete(&mut self, number: u64, out: &mut Outbox<S>) {
         if self.deletes.get(&number).is_none_or(|request| request.left > 0) {
             return;

@@ -3,11 +3,13 @@
 use records::ids::{KeyHash, Offset};
 
 use super::{Op, ShareMachine, upper};
-use crate::io::{IoError, ReadRecord, Scanned, ScannedKind, Slice, Submission};
+use crate::io::{IoError, KeyFound, OpId, ReadRecord, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::share::replay::LookUp;
 use crate::time::Now;
 
+/// Records that one look-up finds.
+const FIND_MAX: u32 = 256;
 /// Bytes of records that one look-up of a redrive reads, about.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
@@ -24,16 +26,16 @@ impl<S: Slice> ShareMachine<S> {
         let (partition, generation) = (part.id, part.generation);
         let config = self.config(part.group);
         let (upper, committed) = (upper(logs, &config, partition), config.read_committed);
-        let bytes_max = self.limits.scan_bytes_max;
         for (key, look_up) in look_ups {
             let op = out.submit(Owner::Share, |op| match look_up {
-                LookUp::Range(from, end) => Submission::Scan {
+                LookUp::Range(from, end) => Submission::FindKey {
                     op,
                     partition,
+                    key,
                     from: Offset(from),
                     upper: Offset(end.min(upper)),
-                    bytes_max,
                     committed,
+                    max: FIND_MAX,
                 },
                 LookUp::Offsets(offsets) => {
                     Submission::ReadRecords { op, partition, offsets, bytes_max: READ_BYTES_MAX }
@@ -43,25 +45,14 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// A part of the log was scanned for the records of a replayed key.
-    pub(super) fn replay_scanned(
-        &mut self,
-        now: Now,
-        number: u32,
-        generation: u32,
-        key: KeyHash,
-        result: Result<Scanned, IoError>,
-    ) {
-        let found = result.ok().map(|scanned| {
-            let records = scanned.batches.iter().flat_map(|batch| match &batch.kind {
-                ScannedKind::Data(records) => &records[..],
-                _ => &[],
-            });
-            let of_key = records.filter(|record| record.key == Some(key));
-            let records = of_key.map(|record| (record.offset.get(), record.bytes)).collect();
-            (records, scanned.next.get())
+    /// Records of a key were found.
+    pub(super) fn replay_found(&mut self, now: Now, op: OpId, result: Result<KeyFound, IoError>) {
+        let Some(Op::Replay { part, generation, key }) = self.ops.remove(&op) else { return };
+        let found = result.ok().map(|found| {
+            let records = found.records.iter().map(|record| (record.offset.get(), record.bytes));
+            (records.collect(), found.next.get())
         });
-        self.looked_up(now, number, generation, key, found);
+        self.looked_up(now, part, generation, key, found);
     }
 
     /// Records of a redrive were read.
@@ -97,14 +88,11 @@ impl<S: Slice> ShareMachine<S> {
         if self.parts.get(&number).is_none_or(|part| part.generation != generation) {
             return;
         }
-        let failed = found.is_none();
-        if let Some(open) = self.open_part(number) {
-            open.looked_up(key, found, now);
-        }
-        if failed {
-            self.scan_later(now, number);
-        } else {
+        let got_on = self.open_part(number).is_some_and(|open| open.looked_up(key, found, now));
+        if got_on {
             self.dirty.insert(number);
+        } else {
+            self.scan_later(now, number);
         }
     }
 }

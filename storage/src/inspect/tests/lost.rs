@@ -151,6 +151,24 @@ fn what_belongs_to_nothing_is_found_after_an_orderly_stop_only() {
 }
 
 #[test]
+fn epochs_of_deleted_records_need_not_be_known() {
+    for deleted in [9, 10] {
+        let mut world = World::new(1);
+        world.append(batch(5)).unwrap();
+        world.append(batch(5)).unwrap();
+        world.logs().delete_records(partition(0), Offset(deleted)).unwrap();
+        world.clean_restart();
+        world.stop();
+        world.disk().remove_file(EPOCHS).unwrap();
+        if deleted < 10 {
+            told(&world, EPOCHS, "is missing");
+        } else {
+            assert_eq!(look(&world, Depth::Verify).findings, []);
+        }
+    }
+}
+
+#[test]
 fn an_empty_log_behind_a_log_start_is_sound() {
     let mut world = World::new(1);
     world.append(batch(10)).unwrap();

@@ -1,0 +1,99 @@
+//! Acknowledgements a second: 64 raw sessions on one partition, one offset a range, none of it synced.
+//!
+//! All sessions take what they can hold, then all acknowledge at once; only the acknowledging is measured.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use benches::gate::Gate;
+use benches::keyed::keyed_batches;
+use benches::side_by_side::{Broker, Durability, Pair, print};
+use integration_tests::process::cpu_time;
+use integration_tests::real_time::{Deadline, Stopwatch};
+use integration_tests::share_member::{ACCEPT, ALL, Ack, Ask, ShareMember};
+
+const SESSIONS: usize = 64;
+/// Records that a session takes in a round: all of them together stay below the most record locks.
+const EACH: usize = 60;
+const ROUNDS: usize = 10;
+/// A turn ends early after this.
+const TURN_LIMIT: Duration = Duration::from_secs(60);
+/// Kafka's bound on `share.partition.max.record.locks`.
+const LOCKS: &str = "4000";
+
+struct Turn {
+    per_s: f64,
+    cpu_us: f64,
+}
+
+pub(crate) fn run(pair: &Pair) {
+    for ranges in [EACH, 1] {
+        println!("{SESSIONS} sessions, one offset a range, {ranges} ranges a request, written");
+        let samples =
+            pair.take_turns(|broker, turn| measure(broker, &format!("acks-{ranges}-{turn}"), ranges));
+        print(pair, &samples, "acks/s", |turn| turn.per_s);
+        print(pair, &samples, "CPU µs/ack", |turn| turn.cpu_us);
+    }
+}
+
+fn measure(broker: &Broker, topic: &str, ranges: usize) -> Turn {
+    let id = broker.create(topic, 1, Durability::Written);
+    // The sync of what was acknowledged comes behind the answer; here it is put off as far as it can be.
+    broker.set_up_share_group(
+        topic,
+        &[
+            ("share.partition.max.record.locks", LOCKS),
+            ("sluice.share.hold.target.ms", "0"),
+            ("sluice.share.sync.ms", "10000"),
+        ],
+    );
+    let records = (ROUNDS + 1) * SESSIONS * EACH;
+    benches::requests::load(&broker.bootstrap, topic, keyed_batches(records, 100, 1_000_000_007, 100));
+    let gate = Gate::new(SESSIONS + 1, TURN_LIMIT);
+    let acknowledged = AtomicU64::new(0);
+    let deadline = Deadline::after(TURN_LIMIT);
+    let (mut spent, mut cpu) = (Duration::ZERO, Duration::ZERO);
+    std::thread::scope(|scope| {
+        for session in 0..SESSIONS {
+            let (gate, acknowledged) = (&gate, &acknowledged);
+            scope.spawn(move || {
+                let name = format!("session-{session}");
+                let mut member = ShareMember::connect(&broker.bootstrap, topic, &name, id);
+                member.join(topic);
+                for _ in 0..ROUNDS {
+                    let offsets = take(&mut member, deadline);
+                    gate.pass();
+                    let acks: Vec<Ack<'_>> = offsets.iter().map(|at| (*at, *at, &[ACCEPT][..])).collect();
+                    for acks in acks.chunks(ranges) {
+                        let answer = member.acknowledge(false, acks);
+                        assert_eq!((answer.error, &answer.parts[..]), (0, &[0][..]), "{}", broker.name);
+                    }
+                    acknowledged.fetch_add(offsets.len() as u64, Ordering::Relaxed);
+                    gate.pass();
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            gate.pass();
+            let (watch, before) = (Stopwatch::start(), cpu_time(broker.id()));
+            gate.pass();
+            spent += watch.elapsed();
+            cpu += cpu_time(broker.id()).saturating_sub(before);
+        }
+    });
+    broker.delete(topic);
+    let count = acknowledged.load(Ordering::Relaxed) as f64;
+    Turn { per_s: count / spent.as_secs_f64(), cpu_us: cpu.as_secs_f64() * 1e6 / count }
+}
+
+/// Takes as much as a session has to, or as there is in time.
+fn take(member: &mut ShareMember, deadline: Deadline) -> Vec<i64> {
+    let mut offsets = Vec::new();
+    while offsets.len() < EACH && !deadline.is_over() {
+        let left = (EACH - offsets.len()) as i32;
+        let fetched = member.fetch(Ask { records_max: left, batch_size: left, mode: 1, ..ALL });
+        assert_eq!(fetched.error, 0);
+        offsets.extend(fetched.acquired().flat_map(|(first, last, _)| first..=last));
+    }
+    offsets
+}

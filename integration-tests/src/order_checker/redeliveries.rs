@@ -1,0 +1,141 @@
+//! Second successes, and whether what happened meanwhile accounts for them.
+//!
+//! A record may succeed twice (O5), but only where its acknowledgement can have been lost: the broker was killed, or the
+//! member that worked on it first was, while that one's lock was open. A broker that forgets acknowledgements at
+//! leisure is found by this, although it keeps every order.
+
+use std::collections::HashMap;
+
+use crate::event_log::{Event, What};
+
+/// A record that succeeded once more, with nothing that explains it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexplained {
+    /// Partition of the record.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: i64,
+    /// Who succeeded first, and when.
+    pub first: (String, i64),
+    /// Who succeeded next, and when.
+    pub second: (String, i64),
+}
+
+/// How often records came again after they had succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Redeliveries {
+    /// Successes of records that had succeeded before.
+    pub again: usize,
+    /// Those of them that nothing explains.
+    pub unexplained: Vec<Unexplained>,
+}
+
+/// One success.
+struct Success<'a> {
+    member: &'a str,
+    start_ns: i64,
+    end_ns: i64,
+}
+
+/// Looks at all successes. `broker_kills_ns` are the times at which the broker was killed, `lock_ns` is how long a
+/// member may hold a record before it begins to work on it.
+pub fn redeliveries(events: &[Event], broker_kills_ns: &[i64], lock_ns: i64) -> Redeliveries {
+    let mut ordered: Vec<&Event> = events.iter().collect();
+    ordered.sort_by_key(|event| event.at_ns);
+    let mut member_ends: HashMap<&str, Vec<i64>> = HashMap::new();
+    let mut begun: HashMap<(&str, i32, i64), i64> = HashMap::new();
+    let mut successes: HashMap<(i32, i64), Vec<Success<'_>>> = HashMap::new();
+    for event in ordered {
+        let member = event.member.as_str();
+        let place = (member, event.partition, event.offset);
+        match event.what {
+            What::Start => {
+                begun.insert(place, event.at_ns);
+            }
+            What::Success => {
+                let start_ns = begun.remove(&place).unwrap_or(event.at_ns);
+                let success = Success { member, start_ns, end_ns: event.at_ns };
+                successes.entry((event.partition, event.offset)).or_default().push(success);
+            }
+            What::Killed => member_ends.entry(member).or_default().push(event.at_ns),
+            _ => {}
+        }
+    }
+    let mut found = Redeliveries::default();
+    for ((partition, offset), successes) in successes {
+        for pair in successes.windows(2) {
+            let [first, second] = pair else { continue };
+            found.again += 1;
+            let within = |from: i64, at: &i64| (from..=second.start_ns).contains(at);
+            let broker = broker_kills_ns.iter().any(|at| within(first.start_ns - lock_ns, at));
+            let ends = member_ends.get(first.member);
+            let member = ends.is_some_and(|ends| ends.iter().any(|at| within(first.start_ns, at)));
+            if !broker && !member {
+                found.unexplained.push(Unexplained {
+                    partition,
+                    offset,
+                    first: (first.member.to_owned(), first.end_ns),
+                    second: (second.member.to_owned(), second.end_ns),
+                });
+            }
+        }
+    }
+    found.unexplained.sort_by_key(|case| (case.partition, case.offset, case.second.1));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(at_ns: i64, member: &str, what: What) -> Event {
+        let (partition, offset) = if what == What::Killed { (-1, -1) } else { (0, 7) };
+        Event { at_ns, member: member.to_owned(), what, partition, offset, key: None, deliveries: 1 }
+    }
+
+    fn twice() -> Vec<Event> {
+        vec![
+            event(100, "a", What::Start),
+            event(110, "a", What::Success),
+            event(200, "b", What::Start),
+            event(210, "b", What::Success),
+        ]
+    }
+
+    #[test]
+    fn a_second_success_needs_a_reason() {
+        let found = redeliveries(&twice(), &[], 50);
+        assert_eq!(found.again, 1);
+        let Unexplained { offset, first, second, .. } = &found.unexplained[0];
+        assert_eq!((*offset, first.1, second.1), (7, 110, 210));
+    }
+
+    #[test]
+    fn a_kill_of_the_broker_is_one_while_the_lock_was_open() {
+        for (at, explained) in [(49, false), (50, true), (150, true), (200, true), (201, false)] {
+            let found = redeliveries(&twice(), &[at], 50);
+            assert_eq!(found.unexplained.is_empty(), explained, "at {at}");
+        }
+    }
+
+    #[test]
+    fn a_kill_of_the_first_member_is_one() {
+        for (at, member, explained) in [(150, "a", true), (99, "a", false), (150, "b", false)] {
+            let mut events = twice();
+            events.push(event(at, member, What::Killed));
+            let found = redeliveries(&events, &[], 50);
+            assert_eq!(found.unexplained.is_empty(), explained, "{member} at {at}");
+        }
+    }
+
+    #[test]
+    fn attempts_that_did_not_succeed_are_none() {
+        let events = [
+            event(100, "a", What::Start),
+            event(110, "a", What::Release),
+            event(200, "b", What::Start),
+            event(210, "b", What::Success),
+        ];
+        assert_eq!(redeliveries(&events, &[], 50), Redeliveries::default());
+    }
+}
