@@ -241,6 +241,17 @@ impl KeyQueue {
         self.ready_len() > 0
     }
 
+    /// Whether there is anything that any member may take.
+    pub(crate) fn is_open(&self) -> bool {
+        !(self.free.is_empty() && self.tired.is_empty() && self.keyless.is_empty())
+    }
+
+    /// Whether a key has nothing more to hand out before its span.
+    pub(crate) fn is_starved(&self, key: KeyHash) -> bool {
+        let span = self.spans.get(key).map_or(i64::MAX, |span| span.first);
+        self.keys.get(&key).is_none_or(|entry| entry.head == NONE || span <= entry.head)
+    }
+
     /// Records that could go out now, about.
     pub(crate) fn ready_len(&self) -> usize {
         self.free.len() + self.tired.len() + self.own.len() + self.keyless.len()

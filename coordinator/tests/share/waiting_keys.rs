@@ -99,15 +99,22 @@ fn k37_the_first_waiting_key_that_is_done_opens_the_bound() {
     w.log("a b");
     assert_eq!(offsets(&w.fetch("A", 1)), [0]);
     assert_eq!(w.ack("A", 0, 0, RELEASE), None);
-    w.log("c d");
-    assert_eq!(offsets(&w.fetch("A", 9)), [1], "scanned before");
-    assert_eq!(w.view().bound, Some(Bound::StuckKeys));
-    assert_eq!(w.ack("A", 1, 1, ACCEPT), None, "acknowledgements are answered and count");
-    let parked = w.park("B", 9);
-    w.pass_ms(999);
+    assert_eq!(w.view().bound, None, "as many as may wait");
+    w.log("c");
+    assert_eq!(offsets(&w.fetch("A", 9)), [1, 2]);
+    w.pass_ms(500);
+    assert_eq!(w.ack("A", 1, 1, RELEASE), None);
+    w.log("d e");
+    assert_eq!(w.view().bound, Some(Bound::StuckKeys), "one more");
+    assert_eq!(w.fetch("A", 9), [], "nothing new is read");
+    assert_eq!(w.ack("A", 2, 2, ACCEPT), None, "acknowledgements are answered and count");
+    let parked = w.park("B", 1);
+    w.pass_ms(499);
     assert_eq!(w.woken("B", parked), None);
     w.pass_ms(1);
-    assert_eq!(offsets(&w.woken("B", parked).unwrap())[0], 0);
+    assert_eq!(offsets(&w.woken("B", parked).unwrap()), [0], "what is due goes out");
+    assert_eq!(w.view().bound, None);
+    assert_eq!(offsets(&w.fetch("A", 9)), [3, 4], "and it reads on by itself");
 }
 
 /// Healthy keys produce in every step, `released` keys are released once, at 10 a millisecond.
