@@ -46,7 +46,7 @@ fn k37_every_second_of_a_million_keys_is_held_back() {
 
     // What is settled takes 8 KiB for 64 Ki offsets at most on the disk, a waiting key about twenty bytes.
     let stored = &w.stored[&(crate::common::group(), partition(0))];
-    let pages: usize = stored.pages.values().map(|page| page.len()).sum();
+    let pages: usize = stored.pages.values().map(bytes::Bytes::len).sum();
     let snapshot = stored.snapshot.as_ref().unwrap().len();
     let bound =
         total.div_ceil(1 << 16) * (8 << 10) + total / 2 * 22 + (w.config.window_bytes_max / 4) as usize;
