@@ -417,6 +417,7 @@ impl Run {
         let start = self.world.machine.view("g", partition(0)).map_or(0, |view| view.start.get());
         // Below the start offset there may be some that come again, and that the member does not hold any more.
         let replayed: BTreeSet<i64> = (first..start.min(last + 1)).filter(|&at| self.world_has(at)).collect();
+        let done = |offset: i64| offset < start && !replayed.contains(&offset);
         let name = MEMBERS[member];
         let numbered = self.numbered[member];
         let number = self.world.deliveries.get(&(name.to_string(), first)).copied();
@@ -428,7 +429,7 @@ impl Run {
         };
         let Ok(reply) = reply else { return self.world.reopen(name) };
         let error = reply.parts[0].error;
-        self.acked(member, (first, last), kind, error, &before, start);
+        self.acked(member, (first, last), kind, error, &before, &done);
     }
 
     /// What an acknowledgement did.
@@ -439,12 +440,11 @@ impl Run {
         kind: i8,
         error: Option<ShareError>,
         before: &BTreeMap<i64, (usize, bool)>,
-        start: i64,
+        done: &dyn Fn(i64) -> bool,
     ) {
         let numbered = self.is_numbered(member);
         self.trace.push(format!("{error:?}"));
         let mine = |offset: i64| before.get(&offset).filter(|holder| holder.0 == member);
-        let done = |offset: i64| offset < start && !replayed.contains(&offset);
         let all = (first..=last).all(|offset| mine(offset).is_some() || done(offset));
         if self.keyed && !numbered && all {
             assert_eq!(error, None, "every offset was the member's, or is done");
@@ -637,7 +637,9 @@ impl Run {
             .records
             .iter()
             // The end of its order ends a key's replay; what came again was done once.
-            .filter(|(_, record)| matches!(record.state, State::Free | State::Held { .. }) && !record.replayed);
+            .filter(|(_, record)| {
+                matches!(record.state, State::Free | State::Held { .. }) && !record.replayed
+            });
         let archived = self.world.view().counters.archived;
         let unseen: Vec<_> = unseen.map(|(offset, record)| (*offset, record.failed)).collect();
         // What nobody accepted was archived at its limit by an expiry or a leave: its last delivery was its last. Or it

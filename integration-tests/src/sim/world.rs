@@ -199,9 +199,11 @@ impl World {
                 self.sync_ends(job);
                 Ok(())
             }
-            Event::ServeLate { .. } | Event::Round { .. } | Event::Serve { .. } | Event::Completed { .. } | Event::SyncEnds { .. } => {
-                Ok(())
-            }
+            Event::ServeLate { .. }
+            | Event::Round { .. }
+            | Event::Serve { .. }
+            | Event::Completed { .. }
+            | Event::SyncEnds { .. } => Ok(()),
             Event::Arrives { connection, request, command } => {
                 self.arrives(connection, request, *command);
                 Ok(())

@@ -77,7 +77,8 @@ impl Operator {
         }
         if turn.peace && self.todo.is_empty() {
             for group in &self.groups {
-                self.todo.extend((0..self.partitions).map(|index| describe(group, partition(index), Vec::new())));
+                self.todo
+                    .extend((0..self.partitions).map(|index| describe(group, partition(index), Vec::new())));
             }
         }
         self.next(turn);

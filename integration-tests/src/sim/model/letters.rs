@@ -146,11 +146,8 @@ impl Model {
             self.check_letter(&letter)?;
             let key = (letter.share(), letter.offset);
             let mishaps = self.letters.mishaps;
-            let copied = self
-                .letters
-                .copied
-                .entry(key)
-                .or_insert(Copied { copies: 0, mishaps_before: mishaps });
+            let copied =
+                self.letters.copied.entry(key).or_insert(Copied { copies: 0, mishaps_before: mishaps });
             copied.copies += 1;
             if copied.copies == 1 {
                 copied.mishaps_before = mishaps;
