@@ -183,7 +183,7 @@ impl World {
     fn happens(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Round { life } if life == self.life => self.round(),
-            Event::Serve { life, submission } if life == self.life => self.serve(submission),
+            Event::Serve { life, submission } if life == self.life => self.serve(&submission),
             Event::ServeLate { life, submission } if life == self.life => {
                 self.serve_late(*submission);
                 Ok(())
