@@ -329,7 +329,6 @@ const fn bound_name(bound: Bound) -> &'static str {
         Bound::WindowBytes => "sluice.share.window.bytes",
         Bound::StuckKeys => "sluice.share.stuck.keys.max",
         Bound::RecordLocks | Bound::Span => "share.partition.max.record.locks",
-        Bound::StuckKeys => "sluice.share.stuck.keys.max",
     }
 }
 

@@ -15,6 +15,7 @@
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled,
 //! or while one is in the key's span.
 
+mod members;
 mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -188,11 +189,6 @@ impl Cursor {
 }
 
 impl KeyQueue {
-    /// Where a member belongs.
-    pub(crate) fn home_of(&self, member: &str) -> Home {
-        self.homes.as_ref().map_or(Home::ANYWHERE, |_| Home::of_member(member))
-    }
-
     /// The oldest record that `holder`, who has this home, may take, at or behind the cursor.
     pub(crate) fn peek(&self, holder: u32, home: Home, cursor: &Cursor, open: Open) -> Option<(i64, Source)> {
         let own = self.own.range((holder, cursor.own)..=(holder, i64::MAX)).next().filter(|_| open.own);
@@ -241,6 +237,17 @@ impl KeyQueue {
         self.ready_len() > 0
     }
 
+    /// Whether there is anything that any member may take.
+    pub(crate) fn is_open(&self) -> bool {
+        !(self.free.is_empty() && self.tired.is_empty() && self.keyless.is_empty())
+    }
+
+    /// Whether a key has nothing more to hand out before its span.
+    pub(crate) fn is_starved(&self, key: KeyHash) -> bool {
+        let span = self.spans.get(key).map_or(i64::MAX, |span| span.first);
+        self.keys.get(&key).is_none_or(|entry| entry.head == NONE || span <= entry.head)
+    }
+
     /// Records that could go out now, about.
     pub(crate) fn ready_len(&self) -> usize {
         self.free.len() + self.tired.len() + self.own.len() + self.keyless.len()
@@ -283,24 +290,6 @@ impl KeyQueue {
         let (mut spans, resting) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.resting));
         spans.forget_hunger();
         *self = Self { spans, resting, homes: self.homes.take(), ..Self::default() };
-    }
-
-    pub(crate) fn homes(&self) -> Option<Arc<Homes>> {
-        self.homes.clone()
-    }
-
-    /// Keys have these homes from now on. Members' own are known again when they ask.
-    pub(crate) fn settle_in(&mut self, window: &Window, homes: Option<Arc<Homes>>) {
-        if homes == self.homes {
-            return;
-        }
-        if homes.is_none() {
-            self.loads.values_mut().for_each(|load| load.home = Home::ANYWHERE);
-        }
-        self.homes = homes;
-        for key in self.keys.keys().copied().collect::<Vec<_>>() {
-            self.refresh(window, key);
-        }
     }
 
     /// Every key with a span has a queue, if an empty one.
@@ -374,34 +363,6 @@ impl KeyQueue {
             spilled: spans.contains(key),
             resting: resting.contains(key),
         })
-    }
-
-    pub(crate) fn load(&self, holder: u32) -> Load {
-        self.loads.get(&holder).copied().unwrap_or_default()
-    }
-
-    /// How many records of one key `holder`, who is `member`, may have in flight from now on.
-    pub(crate) fn limit(&mut self, window: &Window, holder: u32, member: &str, per_key_max: usize) {
-        let home = self.home_of(member);
-        let load = self.loads.entry(holder).or_default();
-        let before = std::mem::replace(load, Load { per_key_max, home, ..*load });
-        if (before.per_key_max, before.home) == (per_key_max, home) || load.records == 0 {
-            return;
-        }
-        let keys: Vec<KeyHash> = self
-            .keys
-            .iter()
-            .filter(|(_, key)| key.out.as_ref().is_some_and(|out| out.lessee == holder))
-            .map(|(&hash, _)| hash)
-            .collect();
-        for key in keys {
-            self.refresh(window, key);
-        }
-    }
-
-    /// The member is gone and holds nothing.
-    pub(crate) fn forget(&mut self, holder: u32) {
-        self.loads.remove(&holder);
     }
 
     /// A record that keeps no order is to be delivered.

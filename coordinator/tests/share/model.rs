@@ -647,7 +647,9 @@ impl Run {
             .records
             .iter()
             // The end of its order ends a key's replay; what came again was done once.
-            .filter(|(_, record)| matches!(record.state, State::Free | State::Held { .. }) && !record.replayed);
+            .filter(|(_, record)| {
+                matches!(record.state, State::Free | State::Held { .. }) && !record.replayed
+            });
         let archived = self.world.view().counters.archived;
         let unseen: Vec<_> = unseen.map(|(offset, record)| (*offset, record.failed)).collect();
         // What nobody accepted was archived at its limit by an expiry or a leave: its last delivery was its last. Or it

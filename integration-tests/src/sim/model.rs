@@ -471,9 +471,7 @@ impl Model {
         found: &BTreeMap<PartitionId, (i64, i64, Vec<Seen>)>,
         letters: &BTreeMap<PartitionId, Vec<Letter>>,
     ) -> Result<(), Violation> {
-        self.letters
-            .restarted(power_cut, letters)
-            .map_err(|text| Violation::new(Rule::DeadLetter, text))?;
+        self.letters.restarted(power_cut, letters).map_err(|text| Violation::new(Rule::DeadLetter, text))?;
         for (partition, (start, end, records)) in found {
             let Some(log) = self.logs.get_mut(partition) else { continue };
             let before = log.start;

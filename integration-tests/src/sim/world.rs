@@ -183,7 +183,7 @@ impl World {
     fn happens(&mut self, event: Event) -> Result<(), Violation> {
         match event {
             Event::Round { life } if life == self.life => self.round(),
-            Event::Serve { life, submission } if life == self.life => self.serve(submission),
+            Event::Serve { life, submission } if life == self.life => self.serve(&submission),
             Event::ServeLate { life, submission } if life == self.life => {
                 self.serve_late(*submission);
                 Ok(())
@@ -199,9 +199,11 @@ impl World {
                 self.sync_ends(job);
                 Ok(())
             }
-            Event::ServeLate { .. } | Event::Round { .. } | Event::Serve { .. } | Event::Completed { .. } | Event::SyncEnds { .. } => {
-                Ok(())
-            }
+            Event::ServeLate { .. }
+            | Event::Round { .. }
+            | Event::Serve { .. }
+            | Event::Completed { .. }
+            | Event::SyncEnds { .. } => Ok(()),
             Event::Arrives { connection, request, command } => {
                 self.arrives(connection, request, *command);
                 Ok(())

@@ -21,13 +21,27 @@ const READERS: [&str; 2] = ["R0", "R1"];
 #[derive(Clone, Debug)]
 pub(super) enum ReaderStep {
     Produce(Vec<usize>),
-    Fetch { reader: usize, max: i32 },
-    Commit { reader: usize, from: i64, count: i64 },
-    Ack { reader: usize, pick: usize, kind: i8 },
+    Fetch {
+        reader: usize,
+        max: i32,
+    },
+    Commit {
+        reader: usize,
+        from: i64,
+        count: i64,
+    },
+    Ack {
+        reader: usize,
+        pick: usize,
+        kind: i8,
+    },
     Pass(i64),
     Lose(usize),
     /// It begins anew, with all keys or with its own.
-    Claim { reader: usize, all: bool },
+    Claim {
+        reader: usize,
+        all: bool,
+    },
     Restart,
 }
 
@@ -143,7 +157,8 @@ impl Run {
     fn reader_fetches(&mut self, reader: usize, max: i32) {
         let connection = self.connection_of(reader);
         let epoch = self.readers.epochs[reader];
-        let parts = if epoch == 0 { vec![ShareFetchPart { partition: partition(0), acks: vec![] }] } else { vec![] };
+        let parts =
+            if epoch == 0 { vec![ShareFetchPart { partition: partition(0), acks: vec![] }] } else { vec![] };
         let ranges = parts.iter().map(|part| (part.partition, vec![self.ranges_of(reader)])).collect();
         let fetch = ShareFetch {
             connection,
@@ -197,8 +212,11 @@ impl Run {
         let connection = self.connection_of(reader);
         let range = (from, from + count - 1);
         let parts = vec![(partition(0), vec![range])];
-        let ticket =
-            self.world.command(ShareCommand::StandaloneCommit(StandaloneCommit { connection, group: group(), parts }));
+        let ticket = self.world.command(ShareCommand::StandaloneCommit(StandaloneCommit {
+            connection,
+            group: group(),
+            parts,
+        }));
         let outcome = match self.acked_reply(ticket) {
             Ok(outcome) => outcome,
             Err(error) => return self.reader_refused(reader, error),
@@ -224,11 +242,9 @@ impl Run {
             );
             self.works.remove(&offset);
             let record = self.records.get_mut(&offset).unwrap();
-            if matches!(record.state, State::Free | State::Held { .. }) && !self.world.machine.is_unsettled(
-                "g",
-                partition(0),
-                records::ids::Offset(offset),
-            ) {
+            if matches!(record.state, State::Free | State::Held { .. })
+                && !self.world.machine.is_unsettled("g", partition(0), records::ids::Offset(offset))
+            {
                 record.state = State::Accepted;
             }
         }

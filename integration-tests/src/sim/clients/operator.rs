@@ -23,6 +23,9 @@ const PEACE_US: u64 = 1_000_000;
 /// It names offsets below this one.
 const OFFSETS: u64 = 120;
 
+/// A request that is out, and the share-partition that it describes.
+type Asked = (RequestId, Option<(Arc<str>, PartitionId)>);
+
 /// See the module.
 pub struct Operator {
     plan: OperatorPlan,
@@ -30,7 +33,7 @@ pub struct Operator {
     keys: u64,
     partitions: i32,
     socket: Option<Socket>,
-    asked: Option<(RequestId, Option<(Arc<str>, PartitionId)>)>,
+    asked: Option<Asked>,
     /// What is to be resumed or looked at next.
     todo: VecDeque<Command>,
     turn: u64,
@@ -77,7 +80,8 @@ impl Operator {
         }
         if turn.peace && self.todo.is_empty() {
             for group in &self.groups {
-                self.todo.extend((0..self.partitions).map(|index| describe(group, partition(index), Vec::new())));
+                self.todo
+                    .extend((0..self.partitions).map(|index| describe(group, partition(index), Vec::new())));
             }
         }
         self.next(turn);

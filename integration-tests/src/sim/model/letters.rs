@@ -158,11 +158,7 @@ impl Model {
             self.check_letter(&letter)?;
             let key = (letter.share(), letter.offset);
             let mishaps = self.letters.mishaps;
-            let copied = self
-                .letters
-                .copied
-                .entry(key)
-                .or_insert(Copied { copies: 0, mishaps_before });
+            let copied = self.letters.copied.entry(key).or_insert(Copied { copies: 0, mishaps_before });
             copied.copies += 1;
             if copied.copies == 1 {
                 copied.mishaps_before = mishaps_before;

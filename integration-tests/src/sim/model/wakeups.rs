@@ -115,11 +115,15 @@ impl Model {
         let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return Vec::new() };
         let config = &share.config;
         let full = share.held().len() * 2 >= config.record_locks_max as usize;
-        if full || config.window_bytes_max < WINDOW_BYTES || share.hand.resetting || !self.pending.is_empty() {
+        if full || config.window_bytes_max < WINDOW_BYTES || share.hand.resetting || !self.pending.is_empty()
+        {
             return Vec::new();
         }
         if config.order == ShareOrder::None {
-            let span = share.held().first().is_some_and(|first| log.end - first >= i64::from(config.record_locks_max));
+            let span = share
+                .held()
+                .first()
+                .is_some_and(|first| log.end - first >= i64::from(config.record_locks_max));
             let free = |offset: &i64| is_free(now, config, &share.record(*offset));
             let all = log.records.range(log.start_asked..).map(|record| *record.0);
             return if span { Vec::new() } else { all.filter(free).collect() };

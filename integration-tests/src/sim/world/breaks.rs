@@ -168,10 +168,10 @@ impl Breaker {
                     page.void_from = Offset::ZERO;
                 }
             }
-            (Some(Breakage::SpanRecordSkipped), Completion::KeyFound(_, Ok(found))) => {
-                if found.records.len() > 1 {
-                    found.records.remove(0);
-                }
+            (Some(Breakage::SpanRecordSkipped), Completion::KeyFound(_, Ok(found)))
+                if found.records.len() > 1 =>
+            {
+                found.records.remove(0);
             }
             (Some(Breakage::RecordHidden), Completion::Scanned(_, Ok(scanned))) => {
                 for batch in &mut scanned.batches {

@@ -78,12 +78,12 @@ impl World {
     }
 
     /// The disk serves.
-    pub(super) fn serve(&mut self, submission: Box<Submission>) -> Result<(), Violation> {
-        let concerned = self.concerned(&submission);
-        if let &(Submission::Sync { op, partition } | Submission::SyncNow { op, partition }) = &*submission {
+    pub(super) fn serve(&mut self, submission: &Submission) -> Result<(), Violation> {
+        let concerned = self.concerned(submission);
+        if let &(Submission::Sync { op, partition } | Submission::SyncNow { op, partition }) = submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
-            let of_letters = matches!(*submission, Submission::SyncNow { .. });
+            let of_letters = matches!(submission, Submission::SyncNow { .. });
             if self.breaker.is(Breakage::SyncFaked)
                 || (of_letters && self.breaker.is(Breakage::LetterSyncFaked))
             {
@@ -95,22 +95,19 @@ impl World {
             self.start_sync(job, partition);
             return Ok(());
         }
-        let fails = self.arm_faults(&submission);
+        let fails = self.arm_faults(submission);
         let now_ms = self.clock.now().wall_ms;
         let Some(node) = &mut self.node else { return Ok(()) };
         node.under_way -= 1;
-        let completion = match self.breaker.instead_of_serving(&submission) {
+        let completion = match self.breaker.instead_of_serving(submission) {
             Some(faked) => {
                 if self.breaker.is(Breakage::EventsLate) {
-                    let submission = submission.clone();
+                    let submission = Box::new(submission.clone());
                     self.clock.after(EVENTS_LATE, Event::ServeLate { life: self.life, submission });
                 }
                 faked
             }
-            None => {
-                let served = Submission::clone(&submission);
-                serve::serve(served, &mut node.logs, &node.metadata, now_ms)
-            }
+            None => serve::serve(submission.clone(), &mut node.logs, &node.metadata, now_ms),
         };
         if fails {
             self.disk.fail_writes(0);
@@ -118,7 +115,7 @@ impl World {
         }
         let completion = self.breaker.served(completion);
         self.trace.note(self.clock.mono(), format_args!("served {}", describe_completion(&completion)));
-        self.observe(&submission, &completion)?;
+        self.observe(submission, &completion)?;
         let in_order = !matches!(completion, Completion::Read(..) | Completion::Built(..));
         self.complete(&concerned, completion, in_order);
         Ok(())

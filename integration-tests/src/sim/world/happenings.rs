@@ -152,7 +152,8 @@ impl World {
         let mut letters = BTreeMap::new();
         for index in 0..if self.letters.made { self.plan.dead_letters.partitions } else { 0 } {
             let id = letter_partition(index);
-            let log = read_letters(&mut node.logs, id).map_err(|text| Violation::new(Rule::DeadLetter, text))?;
+            let log =
+                read_letters(&mut node.logs, id).map_err(|text| Violation::new(Rule::DeadLetter, text))?;
             letters.insert(id, log);
         }
         if self.started {
