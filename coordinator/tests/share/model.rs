@@ -64,6 +64,13 @@ enum State {
     Deleted,
 }
 
+/// What stood before an acknowledgement.
+struct Before {
+    /// By offset: who, and whether it was recalled.
+    holders: BTreeMap<i64, (usize, bool)>,
+    done: BTreeSet<i64>,
+}
+
 /// A member may work on a record until then, at least; `numbered` by the delivery it has.
 #[derive(Clone, Copy, Debug)]
 struct Work {
@@ -413,11 +420,7 @@ impl Run {
     }
 
     fn ack(&mut self, member: usize, first: i64, last: i64, kind: i8) {
-        let before = self.who_holds();
-        let start = self.world.machine.view("g", partition(0)).map_or(0, |view| view.start.get());
-        // Below the start offset there may be some that come again, and that the member does not hold any more.
-        let replayed: BTreeSet<i64> = (first..start.min(last + 1)).filter(|&at| self.world_has(at)).collect();
-        let done = |offset: i64| offset < start && !replayed.contains(&offset);
+        let before = self.before_ack(first, last);
         let name = MEMBERS[member];
         let numbered = self.numbered[member];
         let number = self.world.deliveries.get(&(name.to_string(), first)).copied();
@@ -429,7 +432,15 @@ impl Run {
         };
         let Ok(reply) = reply else { return self.world.reopen(name) };
         let error = reply.parts[0].error;
-        self.acked(member, (first, last), kind, error, &before, &done);
+        self.acked(member, (first, last), kind, error, &before);
+    }
+
+    /// Who holds what, and what of these offsets is done already.
+    fn before_ack(&self, first: i64, last: i64) -> Before {
+        let start = self.world.machine.view("g", partition(0)).map_or(0, |view| view.start.get());
+        // Below the start offset there may be some that come again, and that the member does not hold any more.
+        let done = (first..start.min(last + 1)).filter(|&at| !self.world_has(at)).collect();
+        Before { holders: self.who_holds(), done }
     }
 
     /// What an acknowledgement did.
@@ -439,13 +450,12 @@ impl Run {
         (first, last): (i64, i64),
         kind: i8,
         error: Option<ShareError>,
-        before: &BTreeMap<i64, (usize, bool)>,
-        done: &dyn Fn(i64) -> bool,
+        before: &Before,
     ) {
         let numbered = self.is_numbered(member);
         self.trace.push(format!("{error:?}"));
-        let mine = |offset: i64| before.get(&offset).filter(|holder| holder.0 == member);
-        let all = (first..=last).all(|offset| mine(offset).is_some() || done(offset));
+        let mine = |offset: i64| before.holders.get(&offset).filter(|holder| holder.0 == member);
+        let all = (first..=last).all(|offset| mine(offset).is_some() || before.done.contains(&offset));
         if self.keyed && !numbered && all {
             assert_eq!(error, None, "every offset was the member's, or is done");
         }

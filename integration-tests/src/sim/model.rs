@@ -32,6 +32,7 @@ use self::letters::Letters;
 use self::log::Log;
 use self::members::MemberView;
 use self::share::Share;
+use self::state::Hold;
 use self::wakeups::Wakeups;
 use super::clients::Work;
 use super::content::{self, Letter, Seen};
@@ -375,6 +376,7 @@ impl Model {
                     share.unsynced_since = None;
                 }
             }
+            Submission::Append { op, .. } => self.letters.submitted(*op),
             Submission::DeleteRecords { op, partition, .. } => {
                 self.deletions.insert(*op, *partition);
             }
@@ -514,8 +516,11 @@ impl Model {
         let (Some(share), Some(log)) = (self.shares.get(&id), self.logs.get(&id.1)) else { return Ok(()) };
         let key_of = |offset: &i64| log.records.get(offset).and_then(|seen| seen.key);
         // What came back without its holder's doing (its lock ran out, say) may be in a buffer for long.
+        // What was given without order is worked on without.
         let is_sure = |offset: &i64, member: &Arc<str>| {
-            share.record(*offset).hold.is_some_and(|hold| !hold.doubt && hold.member == *member)
+            let ours = |hold: &Hold| !hold.doubt && hold.member == *member;
+            let hold = share.record(*offset).hold.filter(ours);
+            hold.is_some_and(|hold| hold.since > share.hand.settings_since)
         };
         let others = self
             .working

@@ -64,7 +64,9 @@ pub fn topics(plan: &Plan, letters: Letters) -> Fact {
     if letters.made {
         image.topics.insert(Arc::from(DEAD_LETTERS), (DEAD_LETTERS_ID, plan.dead_letters.partitions));
         if letters.enabled {
-            image.dead_letter_topics.insert(Arc::from(DEAD_LETTERS), DEAD_LETTERS_BYTES);
+            // As the broker tells it: no more than a segment takes.
+            let bytes_max = DEAD_LETTERS_BYTES.min(plan.segment_bytes);
+            image.dead_letter_topics.insert(Arc::from(DEAD_LETTERS), bytes_max);
         }
     }
     Fact::Topics(Arc::new(image))

@@ -254,9 +254,7 @@ impl Run {
         let member = MEMBERS.len() + reader;
         let held = self.held_by(member);
         let Some(&offset) = held.get(pick % held.len().max(1)) else { return };
-        let before = self.who_holds();
-        let start = self.world.machine.view("g", partition(0)).map_or(0, |view| view.start.get());
-        let replayed = self.world_has(offset);
+        let before = self.before_ack(offset, offset);
         let connection = self.connection_of(reader);
         let number = self.world.deliveries.get(&(READERS[reader].to_string(), offset)).copied();
         let ack = AckRange { delivery: number, ..range(offset, offset, kind) };
@@ -275,7 +273,7 @@ impl Run {
             Err(error) => return self.reader_refused(reader, error),
         };
         self.readers.epochs[reader] += 1;
-        self.acked(member, (offset, offset), kind, error, &before, &|at| at < start && !replayed);
+        self.acked(member, (offset, offset), kind, error, &before);
     }
 
     fn acked_reply(&mut self, ticket: Ticket) -> Result<Option<ShareError>, ShareError> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use coordinator::io::OpId;
 use records::ids::PartitionId;
 
 use super::state::Tri;
@@ -34,6 +35,8 @@ pub(super) struct Letters {
     /// Ends of the broker, failed writes and syncs: each may make one copy twice.
     mishaps: u64,
     jobs: BTreeMap<u64, (PartitionId, i64)>,
+    /// Mishaps before copies that are on their way to the disk.
+    submitted: BTreeMap<OpId, u64>,
 }
 
 impl Letters {
@@ -50,6 +53,11 @@ impl Letters {
     /// Something went wrong behind which a copy may come again.
     pub(super) fn mishap(&mut self) {
         self.mishaps += 1;
+    }
+
+    /// Copies, or something else, are on their way to the disk.
+    pub(super) fn submitted(&mut self, op: OpId) {
+        self.submitted.insert(op, self.mishaps);
     }
 
     /// The record may be copied anew: it comes again.
@@ -95,6 +103,7 @@ impl Letters {
     ) -> Result<(), String> {
         self.mishap();
         self.jobs.clear();
+        self.submitted.clear();
         for (partition, log) in &mut self.logs {
             let there: BTreeMap<i64, &Letter> =
                 found.get(partition).into_iter().flatten().map(|letter| (letter.at, letter)).collect();
@@ -139,18 +148,20 @@ impl Model {
     /// One of them is none, comes too often, or too early.
     pub fn letters_appended(
         &mut self,
+        op: OpId,
         partition: PartitionId,
         letters: Vec<Letter>,
     ) -> Result<(), Violation> {
+        // What made a copy void before it was written counts, too.
+        let mishaps_before = self.letters.submitted.remove(&op).unwrap_or(self.letters.mishaps);
         for letter in letters {
             self.check_letter(&letter)?;
             let key = (letter.share(), letter.offset);
             let mishaps = self.letters.mishaps;
-            let copied =
-                self.letters.copied.entry(key).or_insert(Copied { copies: 0, mishaps_before: mishaps });
+            let copied = self.letters.copied.entry(key).or_insert(Copied { copies: 0, mishaps_before });
             copied.copies += 1;
             if copied.copies == 1 {
-                copied.mishaps_before = mishaps;
+                copied.mishaps_before = mishaps_before;
             }
             if copied.copies > 1 + mishaps - copied.mishaps_before {
                 let text = format!("{letter:?} is copy {} of its record", copied.copies);

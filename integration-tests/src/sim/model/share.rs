@@ -507,7 +507,7 @@ impl Share {
                 self.recall_behind(offset, log, held);
             }
         }
-        let archives = poison == Poison::Skip || (poison == Poison::Park && record.replayed);
+        let archives = poison == Poison::Skip;
         let settles = (kind == 1 || (kind == 3 && archives)) && recalled == Tri::No;
         let stops = kind == 3 && !archives && recalled == Tri::No;
         Word { held, settles, stops, delivery: hold.delivery }

@@ -96,14 +96,13 @@ impl Record {
 
     /// Its deliveries are over: what becomes of it is the group's poison way.
     pub(super) fn poison(&mut self, surely: bool, poison: Poison) {
-        // A replay neither parks nor follows.
-        let way = match poison {
-            Poison::Park if self.replayed => Poison::Skip,
-            Poison::Follow => Poison::DeadLetter,
-            other => other,
-        };
         let to = |known: Tri| if surely { Tri::Yes } else { known.at_least_maybe() };
-        match way {
+        match poison {
+            // A replay parks nothing; whether this is one is not known for certain.
+            Poison::Park if self.replayed => {
+                self.settled = self.settled.at_least_maybe();
+                (self.stop, self.by_hand) = (self.stop.at_least_maybe(), true);
+            }
             Poison::Skip => self.settled = to(self.settled),
             Poison::DeadLetter | Poison::Follow => (self.stop, self.by_hand) = (to(self.stop), false),
             Poison::Park => (self.stop, self.by_hand) = (to(self.stop), true),

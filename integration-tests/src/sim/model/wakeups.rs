@@ -155,11 +155,11 @@ impl Model {
             if record.settled == Tri::Yes && record.hold.is_none() && !record.may_return {
                 continue;
             }
-            if record.stop == Tri::Yes
-                && !record.by_hand
-                && self.letters.has(id, offset)
-                && !record.may_return
-            {
+            if share.hand.follows && record.stop != Tri::No {
+                // What follows it may be on its way to the dead-letter topic, whoever resumes the key.
+                return None;
+            }
+            if self.letters.has(id, offset) && record.hold.is_none() && !record.may_return {
                 continue;
             }
             if !is_free(now, &share.config, &record) {

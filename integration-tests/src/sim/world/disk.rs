@@ -156,7 +156,7 @@ impl World {
     /// What the model learns of the disk.
     fn observe(&mut self, submission: &Submission, completion: &Completion<Data>) -> Result<(), Violation> {
         match (submission, completion) {
-            (Submission::Append { partition, batch, .. }, Completion::Appended(_, Ok(appended))) => {
+            (Submission::Append { op, partition, batch, .. }, Completion::Appended(_, Ok(appended))) => {
                 if *partition == offsets_partition() || appended.duplicate {
                     return Ok(());
                 }
@@ -166,7 +166,7 @@ impl World {
                     for (at, letter) in (appended.base_offset.get()..).zip(&mut letters) {
                         letter.at = at;
                     }
-                    return self.model.letters_appended(*partition, letters);
+                    return self.model.letters_appended(*op, *partition, letters);
                 }
                 let mut seen = model::seen(std::slice::from_ref(batch)).unwrap_or_default();
                 for (offset, seen) in (appended.base_offset.get()..).zip(&mut seen) {
