@@ -21,10 +21,10 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Records a second.
+    /// Records a second; 0 where none came.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.records as f64 / self.elapsed.as_secs_f64()
+        if self.elapsed.is_zero() { 0.0 } else { self.records as f64 / self.elapsed.as_secs_f64() }
     }
 }
 

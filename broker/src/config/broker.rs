@@ -14,7 +14,7 @@ const I64_FROM_MINUS_1: Kind = Kind::Long(-1, i64::MAX);
 const FOREVER: Option<&str> = Some("9223372036854775807");
 
 /// `sluice.share.assignment`.
-pub(super) const ASSIGNMENT: Kind = Kind::Served(&["dynamic"], &["sticky"]);
+pub(super) const ASSIGNMENT: Kind = Kind::Choice(&["dynamic", "sticky"]);
 /// `sluice.share.poison`.
 pub(super) const POISON: Kind = Kind::Choice(&["auto", "skip", "dead-letter", "follow", "park"]);
 /// `sluice.share.window.bytes`.
@@ -161,7 +161,7 @@ pub const BROKER: &[Definition] = &[
     // Key order.
     on("group.sluice.share.order", Kind::Choice(&["none", "key"]), Some("none"), "Order of share groups that do not say which: none, or every key in order."),
     on("group.sluice.share.key.max.inflight", Kind::Int(1, 1_000), Some("1"), "Records of a key that a member may hold at a time."),
-    on("group.sluice.share.assignment", ASSIGNMENT, Some("dynamic"), "Which member takes a ready key; dynamic: any that is free."),
+    on("group.sluice.share.assignment", ASSIGNMENT, Some("dynamic"), "Which member takes a ready key. dynamic: any that is free. sticky: its home among the members at work."),
     on("group.sluice.share.poison", POISON, Some("auto"), "What becomes of a record that is rejected, delivered too often, or cannot be read."),
     on("group.sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), Some("0"), "How long a key waits after its first release; doubled each time."),
     on("group.sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), Some("60000"), "Longest such wait."),

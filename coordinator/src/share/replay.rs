@@ -106,7 +106,10 @@ impl SharePartition {
             return Err(AdminError::InvalidRange);
         }
         let from = from.max(log_start);
-        let to = self.first_of(key).map_or(to, |first| to.min(first - 1));
+        // Of a key that rests in a page, where it begins is not at hand: no page begins before that.
+        let resting = self.pages.lowest().filter(|_| self.queue.resting().contains(key));
+        let first = self.first_of(key).into_iter().chain(resting).min();
+        let to = first.map_or(to, |first| to.min(first - 1));
         if from > to {
             return Err(AdminError::InvalidRange);
         }
@@ -142,7 +145,8 @@ impl SharePartition {
         }
     }
 
-    pub(super) fn insert_replay(&mut self, key: KeyHash, replay: Replay) {
+    pub(super) fn insert_replay(&mut self, key: KeyHash, mut replay: Replay) {
+        replay.part.settle_in(self.queue.homes());
         self.replays.insert(key, Box::new(replay));
         self.update_stop(key);
     }

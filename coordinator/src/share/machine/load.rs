@@ -41,6 +41,7 @@ impl<S: Slice> ShareMachine<S> {
                 generation: 0,
                 asks: BTreeSet::new(),
                 interested: BTreeSet::new(),
+                residents: BTreeSet::new(),
                 scanning: false,
                 look_ups: 0,
                 flushing: None,
@@ -193,6 +194,7 @@ impl<S: Slice> ShareMachine<S> {
     fn opened(&mut self, number: u32, partition: SharePartition) {
         if let Some(part) = self.parts.get_mut(&number) {
             part.state = PartState::Open(Box::new(partition));
+            part.residents.clear();
         }
         self.dirty.insert(number);
         self.wake_describes(number);

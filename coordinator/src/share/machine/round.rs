@@ -1,5 +1,6 @@
 //! The end of a round: matching, answering or parking fetches, reading ahead, appending events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Flushing, Op, Part, PartState, Patience, ShareMachine, Timer, upper};
@@ -7,10 +8,11 @@ use crate::io::{EventsAppended, IoError, OpId, Scanned, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::fairness;
 use crate::plan::share_fetch::{Bidder, match_round};
-use crate::share::ShareOrder;
+use crate::share::homes::Homes;
 use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
 use crate::share::snapshot::Snapshot;
+use crate::share::{ShareAssignment, ShareOrder};
 use crate::time::{Micros, Now};
 
 use records::ids::{KeyHash, Offset};
@@ -54,6 +56,7 @@ impl<S: Slice> ShareMachine<S> {
 
     /// One matching round of a share-partition.
     fn match_part(&mut self, now: Now, number: u32, logs: &LogTable) {
+        self.settle_in(number);
         let Some(part) = self.parts.get(&number) else { return };
         let config = Arc::clone(&self.group(part.group).config);
         let partition = part.id;
@@ -91,7 +94,9 @@ impl<S: Slice> ShareMachine<S> {
             .collect();
         let (boot, mut deliveries) = (self.boot, self.deliveries);
         let Some(open) = self.open_part(number) else { return };
-        if config.order == ShareOrder::Key && config.hold_target_ms > 0 {
+        // What has its home elsewhere is no share of anybody else.
+        let shared = config.assignment == ShareAssignment::Dynamic;
+        if config.order == ShareOrder::Key && config.hold_target_ms > 0 && shared {
             let keys_max = fairness::keys_max(open.keys_to_share(), live);
             bidders.iter_mut().for_each(|bidder| bidder.keys_max = keys_max);
         }
@@ -118,6 +123,28 @@ impl<S: Slice> ShareMachine<S> {
         self.deliveries = deliveries;
         if granted {
             self.turn = number;
+        }
+    }
+
+    /// Where assignment is sticky, keys have their homes among the members that are at work here: who comes or goes
+    /// moves its share.
+    fn settle_in(&mut self, number: u32) {
+        let Some(part) = self.parts.get(&number).filter(|part| part.open().is_some()) else { return };
+        let group = self.group(part.group);
+        let mut residents = BTreeSet::new();
+        if group.config.order == ShareOrder::Key && group.config.assignment == ShareAssignment::Sticky {
+            let is_live = |name: &Arc<str>| group.live.as_ref().is_none_or(|live| live.contains(name));
+            let members = part.interested.iter().filter_map(|member| self.members.get(member));
+            let staying = members.filter(|member| member.left_until.is_none() && is_live(&member.name));
+            residents.extend(staying.map(|member| Arc::clone(&member.name)));
+        }
+        let Some(part) = self.parts.get_mut(&number).filter(|part| part.residents != residents) else {
+            return;
+        };
+        let homes = Homes::among(residents.iter()).map(Arc::new);
+        part.residents = residents;
+        if let Some(open) = part.open_mut() {
+            open.settle_in(homes);
         }
     }
 
