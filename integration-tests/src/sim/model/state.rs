@@ -104,7 +104,10 @@ impl Record {
                 (self.stop, self.by_hand) = (self.stop.at_least_maybe(), true);
             }
             Poison::Skip => self.settled = to(self.settled),
-            Poison::DeadLetter | Poison::Follow => (self.stop, self.by_hand) = (to(self.stop), false),
+            Poison::DeadLetter | Poison::Follow => {
+                self.by_hand &= !surely && self.stop != Tri::No;
+                self.stop = to(self.stop);
+            }
             Poison::Park => (self.stop, self.by_hand) = (to(self.stop), true),
         }
     }
