@@ -101,7 +101,8 @@ impl SharePartition {
         log_start: i64,
         now: Now,
     ) -> Result<u64, AdminError> {
-        if to >= self.window.scan() {
+        // Of a key in a page it is not known which of its records are not done.
+        if to >= self.window.scan() || self.queue.resting().contains(key) {
             return Err(AdminError::InvalidRange);
         }
         let from = from.max(log_start);
@@ -132,7 +133,11 @@ impl SharePartition {
                     replay.part.apply(&event, now);
                 }
                 if let Event::DeadLettered(letters) = event {
-                    letters.iter().for_each(|letter| self.stops.remember(*key, letter.0));
+                    if let Some(replay) = self.replays.get_mut(key) {
+                        replay.part.stops.forget_redrivable(*key);
+                    }
+                    let bytes_max = self.config.window_bytes_max;
+                    letters.iter().for_each(|letter| self.stops.remember(*key, letter.0, bytes_max));
                 }
             }
             Event::ReplayEnded(key) => self.remove_replay(*key),

@@ -109,7 +109,12 @@ impl SharePartition {
             .collect();
         let next = found.next.get().clamp(look_up.from.get(), look_up.upper.get());
         self.refill(look_up.key, next, &records, found.records.len() as u64);
-        self.note_event(&Event::Refilled { key: look_up.key, next, records });
+        if records.is_empty() {
+            // A replay may look there once more.
+            self.queue.spans_mut().go_on_with(look_up.key);
+        } else {
+            self.note_event(&Event::Refilled { key: look_up.key, next, records });
+        }
     }
 
     /// The look-up could not be made: it is tried again.

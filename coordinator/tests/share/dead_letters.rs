@@ -509,3 +509,18 @@ fn k30_reasons_are_carried_through() {
         }
     }
 }
+
+/// What is remembered for a redrive must not fill a small window for good.
+#[test]
+fn k49_a_followed_key_does_not_fill_the_window_with_what_could_be_redriven() {
+    let mut world = World::new(ShareConfig { window_bytes_max: 1 << 16, ..config(true, Poison::Follow) });
+    world.dead_letter_topic(1, true);
+    world.log(&"a ".repeat(2_000));
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), (0..2_000).collect::<Vec<_>>());
+    assert!(world.view().heap_bytes <= 1 << 14, "{:?}", world.view());
+    let redriven = world.alters(of("a"), KeyAction::Redrive);
+    assert!((1..=64).contains(&redriven), "the newest alone: {redriven}");
+    assert_eq!(offsets(&world.fetch("A", 1)), [2_000 - i64::try_from(redriven).unwrap()]);
+}
