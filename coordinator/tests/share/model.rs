@@ -203,8 +203,13 @@ impl Run {
             Step::Topic(enabled) => self.world.dead_letter_topic(1, enabled),
             Step::Order(keyed) => {
                 self.keyed = keyed;
+                // What one member gives back takes what lies behind it from another one, who has delivery numbers.
+                self.works.retain(|_, work| !work.numbered);
                 self.world.config.order = if keyed { ShareOrder::Key } else { ShareOrder::None };
                 self.world.configure();
+                if !keyed {
+                    self.replays_end();
+                }
             }
             Step::Poison(poison) => {
                 self.poison = poison;
@@ -227,6 +232,15 @@ impl Run {
             }
         }
         self.trace.push(format!("{:?}", self.world.machine.view("g", partition(0))));
+    }
+
+    /// Without order no key is replayed: what came again stays what it was, done.
+    fn replays_end(&mut self) {
+        for record in self.records.values_mut().filter(|record| record.replayed) {
+            if matches!(record.state, State::Free | State::Held { .. }) {
+                record.state = State::Archived;
+            }
+        }
     }
 
     fn produce(&mut self, keys: &[usize]) {

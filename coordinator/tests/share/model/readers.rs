@@ -244,7 +244,7 @@ impl Run {
             self.works.remove(&offset);
             let record = self.records.get_mut(&offset).unwrap();
             if undone.contains(&offset)
-                && matches!(record.state, State::Free | State::Held { .. })
+                && matches!(record.state, State::Free | State::Held { .. } | State::Dead)
                 && !self.world.machine.is_unsettled("g", partition(0), records::ids::Offset(offset))
             {
                 record.state = State::Accepted;
