@@ -137,8 +137,9 @@ impl<S: Slice> ShareMachine<S> {
             return self.load_failed(now, number);
         };
         partition.recovered(now, log_start, survivors.as_ref());
+        // Whenever it is read: that they were released may not have been stored before the disk refused something.
+        self.release_readers(group, &mut partition, now);
         if survivors.is_none() {
-            Self::release_readers(&mut partition, now);
             self.adopt_holders(now, group, &mut partition);
         }
         self.opened(number, partition);

@@ -212,6 +212,7 @@ impl Run {
         let connection = self.connection_of(reader);
         let range = (from, from + count - 1);
         let parts = vec![(partition(0), vec![range])];
+        let undone: Vec<i64> = (range.0..=range.1).filter(|&offset| self.world_has(offset)).collect();
         let ticket = self.world.command(ShareCommand::StandaloneCommit(StandaloneCommit {
             connection,
             group: group(),
@@ -242,7 +243,8 @@ impl Run {
             );
             self.works.remove(&offset);
             let record = self.records.get_mut(&offset).unwrap();
-            if matches!(record.state, State::Free | State::Held { .. })
+            if undone.contains(&offset)
+                && matches!(record.state, State::Free | State::Held { .. })
                 && !self.world.machine.is_unsettled("g", partition(0), records::ids::Offset(offset))
             {
                 record.state = State::Accepted;
