@@ -3,7 +3,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-share-chaos test-garbage test-crash test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-share bench-kafka-produce bench-kafka-consume bench-kafka-share clean
+.PHONY: help build demo test lint test-cargo test-foreign test-mixed test-share-chaos test-garbage test-crash test-model test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-share bench-kafka-produce bench-kafka-consume bench-kafka-share clean
 
 help: ## list the targets
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -40,11 +40,15 @@ test-share-chaos: build ## all share clients in one group for SECONDS, members c
 	  $(FOREIGN) --test share_chaos -- --nocapture
 
 test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
-	SLUICE_SIM_SEEDS=$(or $(SEEDS),1000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test -p sluice-integration-tests \
+	SLUICE_SIM_SEEDS=$(or $(SEEDS),10000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test --profile sim -p sluice-integration-tests \
 	  --test sim_smoke --test sim_determinism --test sim_checks_itself -- --nocapture
 
 test-share-full: ## the cases of share groups that need a million records and more, whole
 	SLUICE_SHARE_FULL=1 $(CARGO) test --profile sim -p sluice-coordinator --test share -- --nocapture k34_ k37_ k63_ k69_
+
+test-model: ## the share-partition against a simple model: random schedules of STEPS steps in all, from SEED on
+	SLUICE_MODEL_STEPS=$(or $(STEPS),1000000) SLUICE_MODEL_SEED=$(SEED) $(CARGO) test --profile sim -p sluice-coordinator \
+	  --test share -- --nocapture o1_to_o5_hold_over_many_steps
 
 test-sim-storage: ## the simulation of storage alone over SEEDS seeds from FROM on, or one SEED with its whole trace
 	SLUICE_STORAGE_SEEDS=$(or $(SEEDS),100000) SLUICE_STORAGE_FROM=$(FROM) SLUICE_STORAGE_SEED=$(SEED) \

@@ -190,6 +190,19 @@ impl Catalog {
         }
     }
 
+    /// A topic for dead letters of share groups, made with what Kafka's broker asks for (`ShareGroupDLQStateManager`):
+    /// letters bear the time of their copy.
+    ///
+    /// # Errors
+    /// As [`Catalog::create`].
+    pub async fn create_dead_letter_topic(&self, name: &Arc<str>) -> Result<Arc<Topic>, CatalogError> {
+        let configs =
+            [("errors.deadletterqueue.group.enable", "true"), ("message.timestamp.type", "CreateTime")];
+        let configs = configs.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).into();
+        self.create(&NewTopic { name: Arc::clone(name), partitions: -1, replication_factor: -1, configs })
+            .await
+    }
+
     /// `__consumer_offsets`, made on first use with Kafka's settings (`GroupCoordinatorService.groupMetadataTopicConfigs`).
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coordinator::command::Fact;
@@ -14,12 +14,12 @@ use storage::{
     CleanerOptions, DataDir, Disk, Logs, Metadata, Options, OsDisk, PartitionToOpen, StorageError,
 };
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::admission::Admission;
 use crate::broker::Broker;
-use crate::catalog::{Catalog, Image, Topic};
+use crate::catalog::{Catalog, CatalogError, Image, Topic};
 use crate::clock::Clock;
 use crate::config::{Config, HostPort, Overrides, group};
 use crate::entropy;
@@ -31,6 +31,8 @@ use crate::net::{self, Connections, NetThreads};
 /// Connections that may wait to be accepted; the system may allow fewer. A burst that overflows it makes honest clients
 /// wait for their next try.
 const BACKLOG: u32 = 4_096;
+/// Dead-letter topics that wait to be made; what is more is asked for again.
+const WANTED_TOPICS_MAX: usize = 16;
 
 /// Old records are looked for at least this often, so that a short retention is kept.
 const RETENTION_EVERY_MAX_MS: i64 = 5_000;
@@ -99,7 +101,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let local = listener.local_addr().map_err(|error| listen_error(&config.listen, error))?;
     let metadata = Arc::new(opened.metadata);
     let keyed = KeyedPartitions::default();
+    let (wanted_topics, wanted) = mpsc::channel(WANTED_TOPICS_MAX);
     let executor = Executor::start(Parts {
+        wanted_topics,
         keyed: keyed.clone(),
         logs: opened.logs,
         metadata: Arc::clone(&metadata),
@@ -134,6 +138,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         leader_epoch: opened.boot.leader_epoch,
         config,
     });
+    tokio::spawn(create_dead_letter_topics(Arc::downgrade(&broker), wanted));
     let (stopping, stopped) = watch::channel(false);
     if let Some(address) = &broker.config.metrics_listen {
         export_metrics(address, &broker, open_took, stopped.clone()).await?;
@@ -252,6 +257,18 @@ fn load(config: &Config, metadata: &Metadata, logs: &mut Logs) -> Result<(Image,
         image.put_group(Arc::from(group), configs);
     }
     Ok((image, facts))
+}
+
+/// Makes the dead-letter topics that the shard asks for, until it ends.
+async fn create_dead_letter_topics(broker: Weak<Broker>, mut wanted: mpsc::Receiver<Arc<str>>) {
+    while let Some(name) = wanted.recv().await {
+        let Some(broker) = broker.upgrade() else { return };
+        match broker.catalog.create_dead_letter_topic(&name).await {
+            Ok(_) => tracing::info!(topic = &*name, "created a dead-letter topic"),
+            Err(CatalogError::Exists(_)) => {}
+            Err(error) => tracing::error!(topic = &*name, "cannot create a dead-letter topic: {error}"),
+        }
+    }
 }
 
 async fn export_metrics(

@@ -37,7 +37,7 @@ fn values(kind: &Kind) -> String {
         Kind::Double(low, high) => range(low.to_string(), high.to_string(), f64::MAX.to_string()),
         Kind::MinusOneOr(low, high) => format!("-1, or {low} to {high}"),
         Kind::Text => "text".to_owned(),
-        Kind::Choice(words) | Kind::Served(words, _) => words.join(", "),
+        Kind::Choice(words) => words.join(", "),
         Kind::List([]) | Kind::Replicas => "list".to_owned(),
         Kind::List(words) => format!("list of {}", words.join(", ")),
     }

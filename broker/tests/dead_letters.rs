@@ -190,3 +190,26 @@ async fn k30_a_key_waits_for_its_dead_letter_and_goes_on_by_itself() {
     assert_eq!(got, [(1, 1, 1)], "only then the next");
     assert_eq!(wait_for(&setup.server, 1).await[0].header("__dlq.errors.offset"), "0");
 }
+
+#[tokio::test]
+async fn s28_a_missing_topic_is_made_where_the_broker_may() {
+    let settings = [("errors.deadletterqueue.auto.create.topics.enable", "true"), ("num.partitions", "1")];
+    let setup = Setup::on(Server::with(&settings).await).await;
+    configure(&setup, "none", &[]).await;
+    produce(&setup, &["a"]).await;
+    let mut a = setup.joined("a").await;
+    assert_eq!(a.fetch(PATIENT).await.acquired(), [(0, 0, 1)]);
+    assert!(setup.server.running.broker().catalog.image().topic(DLQ).is_none());
+    assert_eq!(a.acknowledge(false, &[(0, 0, &[REJECT])]).await, (0, vec![(0, 0)]));
+    for _ in 0..200 {
+        if setup.server.running.broker().catalog.image().topic(DLQ).is_some() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    assert_eq!(wait_for(&setup.server, 1).await[0].header("__dlq.errors.offset"), "0");
+    let image = setup.server.running.broker().catalog.image();
+    let configs = &image.topic(DLQ).unwrap().configs;
+    assert_eq!(configs["errors.deadletterqueue.group.enable"], "true");
+    assert_eq!(configs["message.timestamp.type"], "CreateTime");
+}

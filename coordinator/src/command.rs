@@ -383,4 +383,6 @@ pub struct TopicImage {
     pub dead_letter_topics: BTreeMap<Arc<str>, u64>,
     /// What the name of a dead-letter topic must begin with (`errors.deadletterqueue.topic.name.prefix`).
     pub dead_letter_prefix: String,
+    /// Such a topic is made where it is missing (`errors.deadletterqueue.auto.create.topics.enable`).
+    pub dead_letter_create: bool,
 }

@@ -42,6 +42,8 @@ pub enum Effect {
         /// How long that is from now, milliseconds.
         left_ms: i64,
     },
+    /// A dead-letter topic is missing: make it. Asked for again while it is.
+    CreateDeadLetterTopic(std::sync::Arc<str>),
     /// Dead letters of a share group cannot be copied: tell the operator.
     DeadLettersWait {
         /// The group.

@@ -62,6 +62,7 @@ impl Life {
             topics: BTreeMap::from([("t".into(), (SOURCE.topic, 1)), ("dlq.t".into(), (LETTERS.topic, 1))]),
             dead_letter_topics: BTreeMap::from([("dlq.t".into(), 1 << 20)]),
             dead_letter_prefix: "dlq.".into(),
+            dead_letter_create: false,
         };
         let mut inputs = vec![Input::Fact(Fact::Topics(Arc::new(topics)))];
         for (partition, topic) in [(SOURCE, "t"), (LETTERS, "dlq.t")] {

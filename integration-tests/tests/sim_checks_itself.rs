@@ -25,6 +25,14 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::EventsFaked => &[Rule::Forgotten, Rule::Exclusive, Rule::Order, Rule::Redelivery],
         Breakage::CountTooHigh => &[Rule::Redelivery],
         Breakage::WrongData => &[Rule::Content],
+        Breakage::EventsLate => &[Rule::Forgotten, Rule::Exclusive, Rule::Order, Rule::Redelivery],
+        Breakage::LeaveForgotten | Breakage::WakeUpDropped => &[Rule::WakeUp],
+        Breakage::OrderForgotten => &[Rule::Order, Rule::Exclusive],
+        Breakage::LetterSyncFaked => &[Rule::Lost, Rule::Order],
+        Breakage::StopsForgotten => &[Rule::Parked, Rule::DeadLetter],
+        Breakage::PageForgotten => &[Rule::Lost, Rule::Forgotten, Rule::Order],
+        Breakage::SpanRecordSkipped => &[Rule::Lost, Rule::Order],
+        Breakage::RecallForgotten => &[Rule::Exclusive, Rule::Redelivery, Rule::Limit],
     }
 }
 

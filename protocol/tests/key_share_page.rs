@@ -64,9 +64,9 @@ fn the_page_lists_every_field_as_the_schemas_do() {
     for (name, table) in tables() {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
         let from =
-            page.find(&begin).unwrap_or_else(|| panic!("{name} has no place on the page")) + begin.len();
-        let to = page.find(&end).unwrap_or_else(|| panic!("{name} has no end on the page"));
-        wanted = wanted.replace(&page[from..to], &table);
+            wanted.find(&begin).unwrap_or_else(|| panic!("{name} has no place on the page")) + begin.len();
+        let to = wanted.find(&end).unwrap_or_else(|| panic!("{name} has no end on the page"));
+        wanted.replace_range(from..to, &table);
     }
     if std::env::var_os("SLUICE_WRITE_DOCS").is_some() {
         std::fs::write(&path, &wanted).unwrap();

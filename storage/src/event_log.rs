@@ -349,8 +349,17 @@ impl EventLog {
         self.pages.synced(generation);
     }
 
-    /// Removes all files: those of pages last, so that nothing that a crash brings back lacks them.
-    pub(crate) fn delete(self) -> Result<(), StorageError> {
+    /// Removes all files, in such an order that nothing that a crash brings back lacks its pages: the present generation
+    /// is made durable first where it has any, and goes when no older one is left.
+    pub(crate) fn delete(mut self) -> Result<(), StorageError> {
+        if !self.pages.is_empty() {
+            let files = self.take_dirty();
+            let synced = files.iter().try_for_each(|file| file.sync_data());
+            if let Err(error) = synced.and_then(|()| self.disk.sync_dir(&self.directory)) {
+                tracing::error!(directory = self.directory, %error, "share state to be removed cannot be synced");
+                return Err(StorageError::Poisoned);
+            }
+        }
         for generation in list(&*self.disk, &self.directory, self.name)?.generations {
             let path = self.path(generation);
             self.disk.remove_file(&path).doing("remove", &path)?;

@@ -122,7 +122,13 @@ impl Logs {
             Some(log) => log,
             None => EventLog::open(&disk, open.log.directory(), name)?.0,
         };
-        log.delete()?;
+        if let Err(error) = log.delete() {
+            if matches!(error, StorageError::Poisoned) {
+                open.log.poison();
+                self.data_dir.note_failed_sync();
+            }
+            return Err(error);
+        }
         if open.log.events().remove(&name) {
             let directory = open.log.directory().to_owned();
             open.log.dirty().directories.insert(directory);

@@ -150,6 +150,7 @@ impl Logs {
             let some: Vec<PartitionToOpen> = partitions.by_ref().take(OPEN_AT_ONCE).collect();
             if some.is_empty() {
                 self.write_lowered(&lowered)?;
+                self.write_found_starts();
                 return Ok(facts);
             }
             let next = AtomicUsize::new(0);
@@ -316,6 +317,14 @@ impl Logs {
             }
         }
         Ok(())
+    }
+
+    /// Where the first segment alone tells that a log starts later than is written down, as when the disk was full, a power
+    /// cut could still bring the deleted ones back: a crash of the process has left their removal unsynced.
+    fn write_found_starts(&mut self) {
+        if let Err(error) = self.write_log_starts(&[]) {
+            tracing::error!(%error, "log starts are not written; with the next checkpoint they are");
+        }
     }
 
     /// Changes a log's settings; they hold from the next append or retention run on.

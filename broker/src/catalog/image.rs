@@ -217,7 +217,9 @@ impl Image {
             .collect();
         let prefix = config.text("errors.deadletterqueue.topic.name.prefix");
         let dead_letter_prefix = prefix.unwrap_or_default().to_owned();
-        TopicImage { topics, dead_letter_topics, dead_letter_prefix }
+        let dead_letter_create =
+            config.text("errors.deadletterqueue.auto.create.topics.enable") == Some("true");
+        TopicImage { topics, dead_letter_topics, dead_letter_prefix, dead_letter_create }
     }
 
     /// Adds a topic, or replaces the one of its name.

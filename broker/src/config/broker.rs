@@ -14,7 +14,7 @@ const I64_FROM_MINUS_1: Kind = Kind::Long(-1, i64::MAX);
 const FOREVER: Option<&str> = Some("9223372036854775807");
 
 /// `sluice.share.assignment`.
-pub(super) const ASSIGNMENT: Kind = Kind::Served(&["dynamic"], &["sticky"]);
+pub(super) const ASSIGNMENT: Kind = Kind::Choice(&["dynamic", "sticky"]);
 /// `sluice.share.poison`.
 pub(super) const POISON: Kind = Kind::Choice(&["auto", "skip", "dead-letter", "follow", "park"]);
 /// `sluice.share.window.bytes`.
@@ -156,12 +156,12 @@ pub const BROKER: &[Definition] = &[
     on("group.share.min.assignment.interval.ms", I32_FROM_0, Some("0"), "Least share.assignment.interval.ms of a group."),
     on("group.share.max.assignment.interval.ms", I32_FROM_0, Some("15000"), "Largest share.assignment.interval.ms of a group."),
     // Dead letters.
-    on("errors.deadletterqueue.auto.create.topics.enable", Kind::Off("dead-letter topics are not created by the broker; create them with errors.deadletterqueue.group.enable=true"), Some("false"), "Dead-letter topics are not created by the broker."),
+    on("errors.deadletterqueue.auto.create.topics.enable", Kind::Boolean, Some("false"), "Whether a dead-letter topic that a share group names and that is missing is created, with num.partitions partitions and errors.deadletterqueue.group.enable=true, when there is something to write to it."),
     on("errors.deadletterqueue.topic.name.prefix", Kind::Text, Some("dlq."), "What the name of a dead-letter topic must begin with; empty: anything."),
     // Key order.
     on("group.sluice.share.order", Kind::Choice(&["none", "key"]), Some("none"), "Order of share groups that do not say which: none, or every key in order."),
     on("group.sluice.share.key.max.inflight", Kind::Int(1, 1_000), Some("1"), "Records of a key that a member may hold at a time."),
-    on("group.sluice.share.assignment", ASSIGNMENT, Some("dynamic"), "Which member takes a ready key; dynamic: any that is free."),
+    on("group.sluice.share.assignment", ASSIGNMENT, Some("dynamic"), "Which member takes a ready key. dynamic: any that is free. sticky: its home among the members at work."),
     on("group.sluice.share.poison", POISON, Some("auto"), "What becomes of a record that is rejected, delivered too often, or cannot be read."),
     on("group.sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), Some("0"), "How long a key waits after its first release; doubled each time."),
     on("group.sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), Some("60000"), "Longest such wait."),

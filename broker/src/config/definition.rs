@@ -19,8 +19,6 @@ pub enum Kind {
     Text,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// One of the first words; the others are known, and not served so far.
-    Served(&'static [&'static str], &'static [&'static str]),
     /// The number −1, or one between bounds, both included.
     MinusOneOr(i32, i32),
     /// `false`: a switch that cannot be turned on here, with the reason.
@@ -37,7 +35,7 @@ impl Kind {
     pub const fn wire_type(&self) -> i8 {
         match self {
             Self::Boolean | Self::Off(_) => 1,
-            Self::Text | Self::Choice(_) | Self::Served(..) => 2,
+            Self::Text | Self::Choice(_) => 2,
             Self::Int(..) | Self::MinusOneOr(..) => 3,
             Self::Short(..) => 4,
             Self::Long(..) => 5,
@@ -161,10 +159,6 @@ impl Kind {
             Self::Double(low, high) => within(trimmed, low, high).map(|_| trimmed.to_owned()),
             Self::Text => Ok(value.to_owned()),
             Self::Choice(words) => one_of(trimmed, words),
-            Self::Served(words, later) if later.contains(&trimmed) => {
-                Err(format!("{trimmed} is not served so far, use {}", words.join(" or ")))
-            }
-            Self::Served(words, _) => one_of(trimmed, words),
             Self::List(words) => entries(trimmed, |entry| words.is_empty() || words.contains(&entry))
                 .map_err(|entry| match entry.as_str() {
                     "" => "an entry of the list is empty".to_owned(),
@@ -286,10 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_so_far_is_told_apart_from_what_is_unknown() {
-        let choice = definition(Kind::Served(&["a"], &["b"]));
+    fn what_is_refused_is_told_with_its_reason() {
+        let choice = definition(Kind::Choice(&["a"]));
         assert_eq!(choice.parse("a").unwrap(), "a");
-        assert!(choice.parse("b").unwrap_err().to_string().contains("not served so far"));
         assert!(choice.parse("c").unwrap_err().to_string().contains("expected one of a"));
         let off = definition(Kind::Off("there is none"));
         assert_eq!(off.parse("False").unwrap(), "false");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset};
+use coordinator::share::{Poison, ShareAssignment, ShareConfig, ShareOrder, ShareReset};
 
 use super::broker::{ASSIGNMENT, POISON, STUCK_KEYS, SYNC_MS, WINDOW_BYTES};
 use super::definition::{Definition, InvalidValue, Kind, broker, on};
@@ -29,7 +29,7 @@ pub const GROUP: &[Definition] = &[
     on("share.record.lock.duration.ms", ANY, None, broker!("group.share.record.lock.duration.ms"), "How long a record stays with the member that took it."),
     on("share.renew.acknowledge.enable", Kind::Boolean, Some("true"), &[], "Whether members may renew their locks."),
     on("share.session.timeout.ms", ANY, None, broker!("group.share.session.timeout.ms"), "A member silent for so long has left."),
-    on("sluice.share.assignment", ASSIGNMENT, None, broker!("group.sluice.share.assignment"), "Which member takes a ready key; dynamic: any that is free. Sticky assignment is not served so far."),
+    on("sluice.share.assignment", ASSIGNMENT, None, broker!("group.sluice.share.assignment"), "Which member takes a ready key. dynamic: any that is free. sticky: its home among the members at work; it moves when they change and it has nothing in flight."),
     on("sluice.share.disconnect.grace.ms", Kind::Long(-1, 3_600_000), None, broker!("group.sluice.share.disconnect.grace.ms"), "How long a member without a connection keeps its records; -1: one and a half heartbeat intervals."),
     on("sluice.share.hold.target.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.hold.target.ms"), "A member holds about as many records as it works off in this time; 0: no such bound."),
     on("sluice.share.key.max.inflight", Kind::Int(1, 1_000), None, broker!("group.sluice.share.key.max.inflight"), "Records of a key that a member may hold at a time."),
@@ -113,6 +113,10 @@ pub fn share_config(config: &Config, overrides: &Overrides) -> ShareConfig {
         order: match text("sluice.share.order").as_str() {
             "key" => ShareOrder::Key,
             _ => ShareOrder::None,
+        },
+        assignment: match text("sluice.share.assignment").as_str() {
+            "sticky" => ShareAssignment::Sticky,
+            _ => ShareAssignment::Dynamic,
         },
         reset: reset(&text("share.auto.offset.reset")).unwrap_or_default(),
         read_committed: text("share.isolation.level") == "read_committed",
@@ -287,14 +291,6 @@ mod tests {
             let definition = super::super::find(GROUP, name).expect(name);
             assert_eq!(config.value(definition, &Overrides::new()).as_deref(), Some(default), "{name}");
         }
-    }
-
-    #[test]
-    fn what_would_lose_records_is_refused_until_it_is_served() {
-        let config = Config::defaults();
-        let definition = super::super::find(GROUP, "sluice.share.assignment").unwrap();
-        let error = check(&config, definition, "sticky").unwrap_err().to_string();
-        assert!(error.contains("not served so far"), "{error}");
     }
 
     #[test]

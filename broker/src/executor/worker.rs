@@ -15,7 +15,7 @@ use coordinator::shard::{Input, Shard};
 use coordinator::time::{Micros, Mono};
 use records::ids::PartitionId;
 use storage::{LogConfig, Logs, Metadata, PagePlaces, SyncJob};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::cleaning::{Cleaning, CleaningPace};
 use super::control::{Control, OpenPartition, Refused};
@@ -67,6 +67,8 @@ pub struct Parts {
     pub cleaning: CleaningPace,
     /// Whose keys are indexed: to be kept up.
     pub keyed: KeyedPartitions,
+    /// Dead-letter topics that are to be made; what finds no room is asked for again.
+    pub wanted_topics: mpsc::Sender<Arc<str>>,
 }
 
 /// See the module.
@@ -84,6 +86,7 @@ pub(super) struct Worker {
     removals: Pool,
     cleaning: Cleaning,
     indexing: Indexing,
+    wanted_topics: mpsc::Sender<Arc<str>>,
     /// Empty between calls, its memory is used again.
     taken: VecDeque<Mail>,
     /// For the next round.
@@ -113,6 +116,7 @@ impl Worker {
             reads: Pool::new("read", READ_THREADS_MAX),
             removals: Pool::new("remove", REMOVE_THREADS_MAX),
             cleaning: Cleaning::new(parts.cleaning, now),
+            wanted_topics: parts.wanted_topics,
             taken: VecDeque::new(),
             inputs: parts.facts.into_iter().map(Input::Fact).collect(),
             retention_every: parts.retention_every,
@@ -235,6 +239,9 @@ impl Worker {
                     left_ms,
                     "retention takes records soon that this share group has not done; consume them, or keep them longer"
                 );
+            }
+            Output::Effect(Effect::CreateDeadLetterTopic(name)) => {
+                let _ = self.wanted_topics.try_send(name);
             }
             Output::Effect(Effect::DeadLettersWait { group, partition, trouble }) => {
                 tracing::warn!(

@@ -40,7 +40,7 @@ impl SharePartition {
     /// How many keys a member holds here. Also sets how many records of one key it may have in flight.
     pub(crate) fn keys_held(&mut self, member: &str, per_key_max: usize) -> usize {
         let Some(holder) = self.holders.find(member) else { return 0 };
-        self.queue.limit(&self.window, holder, per_key_max);
+        self.queue.limit(&self.window, holder, member, per_key_max);
         self.queue.load(holder).keys
     }
 
@@ -62,7 +62,7 @@ impl SharePartition {
     pub(crate) fn ready_bytes(&self, member: &str, bytes: u64) -> u64 {
         let holder = self.holders.find(member).unwrap_or(0);
         let mut sum = 0;
-        for offset in self.queue.ready_for(holder) {
+        for offset in self.queue.ready_for(holder, self.queue.home_of(member)) {
             sum += u64::from(self.window.slot(offset).bytes);
             if sum >= bytes {
                 return sum;
@@ -97,13 +97,14 @@ impl SharePartition {
         delivery: &mut dyn FnMut() -> u64,
     ) -> Turn {
         let holder = self.holders.find(&bidder.member).unwrap_or(0);
+        let home = self.queue.home_of(&bidder.member);
         let mut passes = 0;
         while !bidder.budget.is_spent() && !self.locks_are_full() && passes < PASSES_MAX {
             let open = Open {
                 keys: keys < bidder.keys_max && bidder.budget.fits_key(true),
                 own: bidder.budget.fits_key(false),
             };
-            let Some((offset, source)) = self.queue.peek(holder, &bidder.cursor, open) else { break };
+            let Some((offset, source)) = self.queue.peek(holder, home, &bidder.cursor, open) else { break };
             bidder.cursor.pass(offset, source);
             let bytes = self.window.slot(offset).bytes;
             if !bidder.budget.fits(bytes) {
@@ -204,7 +205,7 @@ impl SharePartition {
     ) {
         let lock = *bidder.lock.get_or_insert_with(|| {
             let holder = self.holders.find_or_add(&bidder.member);
-            self.queue.limit(&self.window, holder, bidder.per_key_max);
+            self.queue.limit(&self.window, holder, &bidder.member, bidder.per_key_max);
             self.holders.open(Lock {
                 holder,
                 delivery: *bidder.delivery.get_or_insert_with(delivery),

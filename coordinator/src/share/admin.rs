@@ -107,8 +107,11 @@ pub enum AdminError {
     /// A replay of this key is under way.
     #[error("a replay of this key is under way")]
     Replaying,
-    /// The range is none, or reaches beyond what was delivered.
-    #[error("the range is empty or was not delivered yet")]
+    /// The range is none, reaches beyond what was delivered, or the key waits for a retry so long that what is done of it
+    /// is not at hand.
+    #[error(
+        "the range is empty, was not delivered yet, or its key waits for a retry; try again when that is over"
+    )]
     InvalidRange,
     /// Members hold records of the share-partition: let them settle first.
     #[error("members hold records; stop them first")]

@@ -1,7 +1,8 @@
 //! Key queues: whose turn it is.
 //!
 //! Per key: the undelivered offsets in order (a list through the window's slots), and the records of it that are
-//! in members' hands (its lease). Derived from them are three ready sets: `free` (anyone may take), `tired` (as
+//! in members' hands (its lease). Derived from them are three ready sets: `free` (anyone may take, or where assignment
+//! is sticky the key's home), `tired` (as
 //! free, but the record failed often: it goes out now and then while others wait), and `own` (only the member that
 //! holds the key's lease may take). What stands in none of them waits for an event that calls [`KeyQueue::refresh`].
 //! Keyless records, and every record of a group without order, are keys of their own: they stand in `free` or
@@ -14,12 +15,15 @@
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled,
 //! or while one is in the key's span.
 
+mod members;
 mod ranges;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use records::ids::KeyHash;
 
+use super::homes::{Home, Homes};
 use super::key_set::KeySet;
 use super::spans::Spans;
 use super::window::{NONE, RecordState, Window};
@@ -43,8 +47,8 @@ const TIRED_ONE_IN: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct KeyQueue {
     keys: BTreeMap<KeyHash, Key>,
-    free: BTreeSet<i64>,
-    tired: BTreeSet<i64>,
+    free: BTreeSet<(Home, i64)>,
+    tired: BTreeSet<(Home, i64)>,
     own: BTreeSet<(u32, i64)>,
     keyless: BTreeSet<i64>,
     /// Keys that do not hand out what they have.
@@ -61,6 +65,8 @@ pub(crate) struct KeyQueue {
     tired_credit: u32,
     spans: Spans,
     resting: KeySet,
+    /// Where assignment is sticky.
+    homes: Option<Arc<Homes>>,
 }
 
 impl Default for KeyQueue {
@@ -80,6 +86,7 @@ impl Default for KeyQueue {
             waiting_keys: 0,
             spans: Spans::default(),
             resting: KeySet::default(),
+            homes: None,
             tired_credit: TIRED_ONE_IN,
         }
     }
@@ -113,8 +120,8 @@ enum Place {
     Nowhere,
     /// Nowhere: its next record waits for its time.
     Waiting,
-    Free(i64),
-    Tired(i64),
+    Free(Home, i64),
+    Tired(Home, i64),
     Own(u32, i64),
     Following(i64),
 }
@@ -139,6 +146,7 @@ pub(crate) struct Load {
     pub(crate) records: usize,
     /// How many records of one key it may hold.
     per_key_max: usize,
+    home: Home,
 }
 
 /// Where a record was found ready.
@@ -181,17 +189,18 @@ impl Cursor {
 }
 
 impl KeyQueue {
-    /// The oldest record that `holder` may take, at or behind the cursor.
-    pub(crate) fn peek(&self, holder: u32, cursor: &Cursor, open: Open) -> Option<(i64, Source)> {
+    /// The oldest record that `holder`, who has this home, may take, at or behind the cursor.
+    pub(crate) fn peek(&self, holder: u32, home: Home, cursor: &Cursor, open: Open) -> Option<(i64, Source)> {
         let own = self.own.range((holder, cursor.own)..=(holder, i64::MAX)).next().filter(|_| open.own);
-        let free = self.free.range(cursor.free..).next().filter(|_| open.keys);
+        let free = self.free.range((home, cursor.free)..=(home, i64::MAX)).next().filter(|_| open.keys);
         let rested = free.is_none() || self.tired_credit >= TIRED_ONE_IN;
-        let tired = self.tired.range(cursor.tired..).next().filter(|_| rested && open.keys);
+        let tired =
+            self.tired.range((home, cursor.tired)..=(home, i64::MAX)).next().filter(|_| rested && open.keys);
         let keyless = self.keyless.range(cursor.keyless..).next();
         [
             own.map(|own| (own.1, Source::Own)),
-            free.map(|&at| (at, Source::Free)),
-            tired.map(|&at| (at, Source::Tired)),
+            free.map(|free| (free.1, Source::Free)),
+            tired.map(|tired| (tired.1, Source::Tired)),
             keyless.map(|&at| (at, Source::Keyless)),
         ]
         .into_iter()
@@ -199,10 +208,12 @@ impl KeyQueue {
         .min_by_key(|found| found.0)
     }
 
-    /// Everything that `holder` could take now, in no order.
-    pub(crate) fn ready_for(&self, holder: u32) -> impl Iterator<Item = i64> {
+    /// Everything that `holder`, who has this home, could take now, in no order.
+    pub(crate) fn ready_for(&self, holder: u32, home: Home) -> impl Iterator<Item = i64> {
         let own = self.own.range((holder, i64::MIN)..=(holder, i64::MAX)).map(|own| own.1);
-        own.chain(self.free.iter().chain(&self.keyless).chain(&self.tired).copied())
+        let bounds = (home, i64::MIN)..=(home, i64::MAX);
+        let keyed = self.free.range(bounds.clone()).chain(self.tired.range(bounds)).map(|ready| ready.1);
+        own.chain(keyed).chain(self.keyless.iter().copied())
     }
 
     /// The first record that keeps no order, at or behind `from`.
@@ -224,6 +235,17 @@ impl KeyQueue {
     /// Whether there is anything that someone may take.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready_len() > 0
+    }
+
+    /// Whether there is anything that any member may take.
+    pub(crate) fn is_open(&self) -> bool {
+        !(self.free.is_empty() && self.tired.is_empty() && self.keyless.is_empty())
+    }
+
+    /// Whether a key has nothing more to hand out before its span.
+    pub(crate) fn is_starved(&self, key: KeyHash) -> bool {
+        let span = self.spans.get(key).map_or(i64::MAX, |span| span.first);
+        self.keys.get(&key).is_none_or(|entry| entry.head == NONE || span <= entry.head)
     }
 
     /// Records that could go out now, about.
@@ -267,7 +289,7 @@ impl KeyQueue {
     pub(crate) fn clear(&mut self) {
         let (mut spans, resting) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.resting));
         spans.forget_hunger();
-        *self = Self { spans, resting, ..Self::default() };
+        *self = Self { spans, resting, homes: self.homes.take(), ..Self::default() };
     }
 
     /// Every key with a span has a queue, if an empty one.
@@ -341,32 +363,6 @@ impl KeyQueue {
             spilled: spans.contains(key),
             resting: resting.contains(key),
         })
-    }
-
-    pub(crate) fn load(&self, holder: u32) -> Load {
-        self.loads.get(&holder).copied().unwrap_or_default()
-    }
-
-    /// How many records of one key `holder` may have in flight from now on.
-    pub(crate) fn limit(&mut self, window: &Window, holder: u32, per_key_max: usize) {
-        let load = self.loads.entry(holder).or_default();
-        if std::mem::replace(&mut load.per_key_max, per_key_max) == per_key_max || load.records == 0 {
-            return;
-        }
-        let keys: Vec<KeyHash> = self
-            .keys
-            .iter()
-            .filter(|(_, key)| key.out.as_ref().is_some_and(|out| out.lessee == holder))
-            .map(|(&hash, _)| hash)
-            .collect();
-        for key in keys {
-            self.refresh(window, key);
-        }
-    }
-
-    /// The member is gone and holds nothing.
-    pub(crate) fn forget(&mut self, holder: u32) {
-        self.loads.remove(&holder);
     }
 
     /// A record that keeps no order is to be delivered.
@@ -549,10 +545,11 @@ impl KeyQueue {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         let span = if entry.spilled { self.spans.get(key) } else { None };
         let behind = span.map_or(i64::MAX, |span| span.first);
+        let home = self.homes.as_ref().map_or(Home::ANYWHERE, |homes| homes.of(key));
         let place = match self.halted.get(&key) {
             _ if entry.resting => Place::Nowhere,
-            None => place_of(window, entry, &self.loads, behind),
-            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, &self.loads, behind),
+            None => place_of(window, entry, home, &self.loads, behind),
+            Some(Halt::From(at)) if entry.head < *at => place_of(window, entry, home, &self.loads, behind),
             Some(Halt::Follows) if entry.head < behind && follows_now(window, entry) => {
                 Place::Following(entry.head)
             }
@@ -570,12 +567,12 @@ impl KeyQueue {
             match old {
                 Place::Nowhere => {}
                 Place::Waiting => self.waiting_keys -= 1,
-                Place::Free(at) => {
-                    self.free.remove(&at);
+                Place::Free(home, at) => {
+                    self.free.remove(&(home, at));
                     self.ready_keys -= 1;
                 }
-                Place::Tired(at) => {
-                    self.tired.remove(&at);
+                Place::Tired(home, at) => {
+                    self.tired.remove(&(home, at));
                     self.ready_keys -= 1;
                 }
                 Place::Own(holder, at) => {
@@ -588,12 +585,12 @@ impl KeyQueue {
             match place {
                 Place::Nowhere => {}
                 Place::Waiting => self.waiting_keys += 1,
-                Place::Free(at) => {
-                    self.free.insert(at);
+                Place::Free(home, at) => {
+                    self.free.insert((home, at));
                     self.ready_keys += 1;
                 }
-                Place::Tired(at) => {
-                    self.tired.insert(at);
+                Place::Tired(home, at) => {
+                    self.tired.insert((home, at));
                     self.ready_keys += 1;
                 }
                 Place::Own(holder, at) => {
@@ -611,8 +608,12 @@ impl KeyQueue {
 
     /// About how many bytes it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        let keyless = self.keyless.len() as u64 * KEYLESS_BYTES;
-        self.keys.len() as u64 * KEY_BYTES + keyless + self.spans.heap_bytes() + self.resting.heap_bytes()
+        self.queued_bytes() + self.spans.heap_bytes() + self.resting.heap_bytes()
+    }
+
+    /// Of these, what queues take.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.keys.len() as u64 * KEY_BYTES + self.keyless.len() as u64 * KEYLESS_BYTES
     }
 }
 
@@ -622,7 +623,7 @@ fn follows_now(window: &Window, entry: &Key) -> bool {
 }
 
 /// Where a key stands whose span begins at `span`.
-fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>, span: i64) -> Place {
+fn place_of(window: &Window, entry: &Key, home: Home, loads: &BTreeMap<u32, Load>, span: i64) -> Place {
     if entry.head == NONE {
         return Place::Nowhere;
     }
@@ -634,8 +635,8 @@ fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>, span: i64
         return Place::Nowhere;
     }
     match &entry.out {
-        None if head.count >= TIRED_FROM => Place::Tired(entry.head),
-        None => Place::Free(entry.head),
+        None if head.count >= TIRED_FROM => Place::Tired(home, entry.head),
+        None => Place::Free(home, entry.head),
         Some(out) => {
             let mut holders = out.held.iter().chain(&out.recalled).map(|record| record.1);
             let one = holders.next().filter(|&first| holders.all(|holder| holder == first));
@@ -643,6 +644,7 @@ fn place_of(window: &Window, entry: &Key, loads: &BTreeMap<u32, Load>, span: i64
             match one {
                 Some(holder)
                     if !behind_recalled
+                        && loads.get(&holder).is_none_or(|load| load.home == home)
                         && out.held.len() + out.recalled.len()
                             < loads.get(&holder).map_or(1, |load| load.per_key_max.max(1)) =>
                 {

@@ -12,6 +12,7 @@ pub(crate) mod codec;
 pub(crate) mod event;
 pub(crate) mod expire;
 pub(crate) mod holders;
+pub(crate) mod homes;
 pub(crate) mod key_queue;
 pub(crate) mod key_set;
 pub mod limits;
@@ -51,6 +52,16 @@ pub enum ShareOrder {
     Key,
 }
 
+/// Which member takes a ready key of a key-ordered group (`sluice.share.assignment`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareAssignment {
+    /// Any that is free.
+    #[default]
+    Dynamic,
+    /// Its home among the live members; it moves when they change and it has nothing in flight.
+    Sticky,
+}
+
 /// Where a new share-partition starts (`share.auto.offset.reset`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShareReset {
@@ -85,6 +96,8 @@ pub enum Poison {
 pub struct ShareConfig {
     /// `sluice.share.order`.
     pub order: ShareOrder,
+    /// `sluice.share.assignment`.
+    pub assignment: ShareAssignment,
     /// `share.auto.offset.reset`.
     pub reset: ShareReset,
     /// `share.isolation.level` is `read_committed`.
@@ -129,6 +142,7 @@ impl Default for ShareConfig {
     fn default() -> Self {
         Self {
             order: ShareOrder::None,
+            assignment: ShareAssignment::Dynamic,
             reset: ShareReset::Latest,
             read_committed: false,
             lock_ms: 30_000,

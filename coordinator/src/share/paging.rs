@@ -143,7 +143,8 @@ impl SharePartition {
         let bytes = self.pages.get(id).map_or(0, |page| u64::from(page.keys) * RETURNED_BYTES);
         // Where nothing else could go out, waiting for room might be for ever.
         let fits = self.heap_bytes() + bytes <= self.config.window_bytes_max / 8 * 7;
-        if !fits && (due > now.mono || self.queue.ready_len() > 0) {
+        let others = self.queue.ready_len() > 0 || self.queue.spans().is_hungry();
+        if !fits && (due > now.mono || others) {
             return None;
         }
         self.pages.reading = Some(id);

@@ -15,6 +15,7 @@ use records::ids::KeyHash;
 
 use super::event::{Event, Settlement, Wait};
 use super::holders::{Holders, Lock};
+use super::homes::Homes;
 use super::key_queue::{Halt, KeyQueue};
 use super::limits::WindowLimits;
 use super::page_table::PageTable;
@@ -94,6 +95,7 @@ impl SharePartition {
                 // Numbers of look-ups under way must not come again.
                 self.queue.spans_mut().clear();
                 let mut new = Self::new(Arc::clone(&self.config), Arc::clone(&self.limits));
+                new.settle_in(self.queue.homes());
                 std::mem::swap(new.queue.spans_mut(), self.queue.spans_mut());
                 *self = Self { counters: self.counters, window, pages, ..new };
                 self.window.reset(*at);
@@ -205,6 +207,14 @@ impl SharePartition {
             self.drop_below(at);
             self.recorder.event(&Event::LogStarted(at));
         }
+    }
+
+    /// Keys have these homes from now on.
+    pub(crate) fn settle_in(&mut self, homes: Option<Arc<Homes>>) {
+        for replay in self.replays.values_mut() {
+            replay.part.settle_in(homes.clone());
+        }
+        self.queue.settle_in(&self.window, homes);
     }
 
     /// Takes new settings; another order re-sorts the queues, and what members hold stays with them.

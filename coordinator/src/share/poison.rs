@@ -168,7 +168,9 @@ impl SharePartition {
             let of_it = |letter: &&DeadLetter| replay.part.stops.get(letter.offset).is_some();
             let done: Vec<DeadLetter> = letters.iter().filter(of_it).cloned().collect();
             replay.part.dead_lettered(&done);
-            done.iter().for_each(|letter| self.stops.remember(key, letter.offset));
+            replay.part.stops.forget_redrivable(key);
+            let bytes_max = self.config.window_bytes_max;
+            done.iter().for_each(|letter| self.stops.remember(key, letter.offset, bytes_max));
         }
     }
 
@@ -178,7 +180,7 @@ impl SharePartition {
             self.settle(offset, Settlement::DeadLettered);
             self.window.settle_gap(offset, offset);
             if let Some(key) = key {
-                self.stops.remember(key, offset);
+                self.stops.remember(key, offset, self.config.window_bytes_max);
             }
         }
         self.window.advance();

@@ -10,6 +10,7 @@ use super::event::Settlement;
 use super::key_queue::Source;
 use super::partition::SharePartition;
 use super::recorder::Change;
+use super::spans::Span;
 use super::window::Slot;
 use crate::command::KeyRange;
 use crate::plan::share_fetch::Bidder;
@@ -156,6 +157,10 @@ impl SharePartition {
         if offsets.iter().any(|&(first, last)| first < 0 || first > last || last >= end) {
             return Err(ShareError::InvalidRequest);
         }
+        // Whose key a record is that was kept as a part of a span, or in a page, is not at hand: it is committed when it is back.
+        if offsets.iter().any(|&(first, last)| self.names_spilled(keys, first, last)) {
+            return Err(ShareError::Unavailable);
+        }
         let mut sorted = offsets.to_vec();
         sorted.sort_unstable();
         // What is replayed is in somebody's hands again although it was done: it is committed only where it was sent.
@@ -164,6 +169,21 @@ impl SharePartition {
         }
         self.commit_sorted(keys, &sorted, |_| true);
         Ok(())
+    }
+
+    /// Whether a record without a slot may be of these keys, from `first` to `last`.
+    fn names_spilled(&self, keys: &[KeyRange], first: i64, last: i64) -> bool {
+        let of_keys = |(key, _): &(KeyHash, &Span)| contain(keys, Some(*key), 0);
+        let spans = self.queue.spans().iter().filter(of_keys).map(|(_, span)| (span.first, span.last));
+        let pages = self.pages.lowest().map(|lowest| (lowest, i64::MAX));
+        spans.chain(pages).any(|(from, to)| {
+            let end = last.min(to).min(self.window.scan() - 1);
+            let mut at = self.window.settled().next_absent(first.max(from).max(self.window.start()));
+            while at <= end && self.window.get(at).is_some() {
+                at = self.window.settled().next_absent(at + 1);
+            }
+            at <= end
+        })
     }
 
     fn commit_sorted(&mut self, keys: &[KeyRange], sorted: &[(i64, i64)], may: impl Fn(&Slot) -> bool) {

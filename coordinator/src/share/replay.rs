@@ -101,11 +101,15 @@ impl SharePartition {
         log_start: i64,
         now: Now,
     ) -> Result<u64, AdminError> {
-        if to >= self.window.scan() {
+        // Of a key in a page it is not known which of its records are not done.
+        if to >= self.window.scan() || self.queue.resting().contains(key) {
             return Err(AdminError::InvalidRange);
         }
         let from = from.max(log_start);
-        let to = self.first_of(key).map_or(to, |first| to.min(first - 1));
+        // Of a key that rests in a page, where it begins is not at hand: no page begins before that.
+        let resting = self.pages.lowest().filter(|_| self.queue.resting().contains(key));
+        let first = self.first_of(key).into_iter().chain(resting).min();
+        let to = first.map_or(to, |first| to.min(first - 1));
         if from > to {
             return Err(AdminError::InvalidRange);
         }
@@ -129,7 +133,11 @@ impl SharePartition {
                     replay.part.apply(&event, now);
                 }
                 if let Event::DeadLettered(letters) = event {
-                    letters.iter().for_each(|letter| self.stops.remember(*key, letter.0));
+                    if let Some(replay) = self.replays.get_mut(key) {
+                        replay.part.stops.forget_redrivable(*key);
+                    }
+                    let bytes_max = self.config.window_bytes_max;
+                    letters.iter().for_each(|letter| self.stops.remember(*key, letter.0, bytes_max));
                 }
             }
             Event::ReplayEnded(key) => self.remove_replay(*key),
@@ -137,7 +145,8 @@ impl SharePartition {
         }
     }
 
-    pub(super) fn insert_replay(&mut self, key: KeyHash, replay: Replay) {
+    pub(super) fn insert_replay(&mut self, key: KeyHash, mut replay: Replay) {
+        replay.part.settle_in(self.queue.homes());
         self.replays.insert(key, Box::new(replay));
         self.update_stop(key);
     }

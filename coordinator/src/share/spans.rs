@@ -158,6 +158,11 @@ impl Spans {
         Some(key)
     }
 
+    /// The search for records of `key` is not over: it comes first.
+    pub(crate) fn go_on_with(&mut self, key: KeyHash) {
+        self.fed = KeyHash(key.0.wrapping_sub(1));
+    }
+
     /// A look-up of `key` begins; its number is never used twice.
     pub(crate) fn find(&mut self, key: KeyHash) -> u64 {
         self.look_up_last += 1;

@@ -9,7 +9,7 @@ use super::ShareOrder;
 use super::event::Event;
 use super::observe::Bound;
 use super::partition::{SharePartition, unscanned};
-use super::window::Slot;
+use super::window::{SLOT_BYTES, Slot};
 use crate::io::KeyFound;
 
 /// A search for records of a key.
@@ -54,7 +54,7 @@ impl SharePartition {
     /// Whether keys wait for their records to be looked up.
     pub(crate) fn wants_look_up(&self) -> bool {
         match self.config.order {
-            ShareOrder::Key => self.queue.spans().is_hungry(),
+            ShareOrder::Key => self.queue.spans().is_hungry() && self.has_room_for_more(),
             ShareOrder::None => self.first_unordered().is_some(),
         }
     }
@@ -62,13 +62,27 @@ impl SharePartition {
     /// What to look up next, if anything; [`SharePartition::refilled`] or [`SharePartition::look_up_failed`] ends it.
     pub(crate) fn next_look_up(&mut self) -> Option<LookUp> {
         let key = match self.config.order {
-            ShareOrder::Key => self.queue.spans_mut().next_hungry()?,
+            ShareOrder::Key => loop {
+                if !self.has_room_for_more() {
+                    return None;
+                }
+                let key = self.queue.spans_mut().next_hungry()?;
+                // Of a key that still has some the others come when it has none, where memory is short.
+                if self.heap_bytes() < self.config.window_bytes_max / 2 || self.queue.is_starved(key) {
+                    break key;
+                }
+            },
             ShareOrder::None => self.first_unordered()?,
         };
         let max = self.key_bounds().1;
         let span = *self.queue.spans().get(key)?;
         let number = self.queue.spans_mut().find(key);
         Some(LookUp { key, from: Offset(span.first), upper: Offset(span.last + 1), max, number })
+    }
+
+    /// In a full window keys are fed only when there is nothing else that anyone may take.
+    fn has_room_for_more(&self) -> bool {
+        !self.window_is_full() || !self.queue.is_open()
     }
 
     /// Without order there are no queues to run low: spans of before empty from the first on, as far as Kafka's limit
@@ -95,7 +109,12 @@ impl SharePartition {
             .collect();
         let next = found.next.get().clamp(look_up.from.get(), look_up.upper.get());
         self.refill(look_up.key, next, &records, found.records.len() as u64);
-        self.note_event(&Event::Refilled { key: look_up.key, next, records });
+        if records.is_empty() {
+            // A replay may look there once more.
+            self.queue.spans_mut().go_on_with(look_up.key);
+        } else {
+            self.note_event(&Event::Refilled { key: look_up.key, next, records });
+        }
     }
 
     /// The look-up could not be made: it is tried again.
@@ -161,17 +180,21 @@ impl SharePartition {
             let ahead = self.window.scan() - self.window.start();
             return (ahead >= 2 * i64::from(self.config.record_locks_max)).then_some(Bound::Span);
         }
-        if self.stuck_keys() as u64 >= self.config.stuck_keys_max {
+        if self.stuck_keys() as u64 > self.config.stuck_keys_max {
             return Some(Bound::StuckKeys);
         }
         self.window_is_full().then_some(Bound::WindowBytes)
     }
 
     /// Whether no more records are taken in. An eighth is left, since a record costs more in a member's hands or while it
-    /// waits; and what comes back from pages has an eighth for itself.
+    /// waits; and what comes back from pages has an eighth for itself. Records that are at hand may always take an eighth,
+    /// however much else there is: that would not become less by waiting.
     pub(super) fn window_is_full(&self) -> bool {
         let bytes_max = self.config.window_bytes_max;
         let parts = if self.pages.first_due().is_some() { 6 } else { 7 };
-        self.config.order == ShareOrder::Key && self.heap_bytes() >= bytes_max / 8 * parts
+        let at_hand = self.window.len() as u64 * SLOT_BYTES + self.queue.queued_bytes();
+        self.config.order == ShareOrder::Key
+            && self.heap_bytes() >= bytes_max / 8 * parts
+            && at_hand >= bytes_max / 8
     }
 }

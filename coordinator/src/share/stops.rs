@@ -14,6 +14,8 @@ use super::codec::{DecodeError, Reader, Writer};
 
 /// Dead-lettered records that are remembered for a redrive; beyond it the oldest are forgotten.
 pub(crate) const REDRIVABLE_MAX: usize = 16_384;
+/// One part in so many of the window is theirs at most.
+const REDRIVABLE_PARTS: u64 = 8;
 /// About what a remembered record, a stopped record and a stopped key cost.
 const ENTRY_BYTES: u64 = 64;
 
@@ -48,6 +50,9 @@ pub(crate) struct KeyStop {
     pub(crate) wall_ms: i64,
     pub(crate) reason: StopReason,
 }
+
+/// Stopped records as a snapshot tells them: offset, why, and what a member said (empty: nothing).
+pub(crate) type StoredRecords = Vec<(i64, Stop, Arc<str>)>;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -128,11 +133,14 @@ impl Stops {
         self.letters.len()
     }
 
-    /// A record of an ordered key was dead-lettered.
-    pub(crate) fn remember(&mut self, key: KeyHash, offset: i64) {
+    /// A record of an ordered key was dead-lettered. What is remembered so takes a part of `window_bytes_max` at most: it
+    /// must not fill the window for good.
+    pub(crate) fn remember(&mut self, key: KeyHash, offset: i64, window_bytes_max: u64) {
         self.redrivable.insert((key, offset));
         self.redrivable_offsets.insert((offset, key));
-        while self.redrivable.len() > REDRIVABLE_MAX {
+        let fit = window_bytes_max / REDRIVABLE_PARTS / (2 * ENTRY_BYTES);
+        let max = usize::try_from(fit).unwrap_or(usize::MAX).min(REDRIVABLE_MAX);
+        while self.redrivable.len() > max {
             if let Some((offset, key)) = self.redrivable_offsets.pop_first() {
                 self.redrivable.remove(&(key, offset));
             }
@@ -191,10 +199,7 @@ impl Stops {
 
     /// Reads its part of a snapshot, as far as it speaks of offsets below `end`. The records are given back: they are
     /// stopped one by one.
-    pub(crate) fn read(
-        reader: &mut Reader<'_>,
-        end: i64,
-    ) -> Result<(Self, Vec<(i64, Stop, Arc<str>)>), DecodeError> {
+    pub(crate) fn read(reader: &mut Reader<'_>, end: i64) -> Result<(Self, StoredRecords), DecodeError> {
         let mut stops = Self::default();
         let count = reader.small()?;
         let mut records = Vec::with_capacity(reader.capacity(count));
@@ -218,7 +223,7 @@ impl Stops {
             behind = behind.checked_add(reader.signed()?).ok_or(DecodeError)?;
             let key = KeyHash(reader.fixed()?);
             if behind < end {
-                stops.remember(key, behind);
+                stops.remember(key, behind, u64::MAX);
             }
         }
         Ok((stops, records))
@@ -314,7 +319,7 @@ mod tests {
         let key_stop =
             KeyStop { follows: true, at: 3, deliveries: 5, wall_ms: 7, reason: StopReason::LimitReached };
         stops.insert_key(KeyHash(7), key_stop);
-        stops.remember(KeyHash(7), 1);
+        stops.remember(KeyHash(7), 1, u64::MAX);
         let mut writer = Writer::default();
         stops.write(&mut writer);
         let mut reader = Reader(&writer.0);
@@ -335,7 +340,7 @@ mod tests {
     fn what_can_be_redriven_is_bounded_and_the_oldest_go_first() {
         let mut stops = Stops::default();
         for offset in 0..i64::try_from(REDRIVABLE_MAX).unwrap() + 10 {
-            stops.remember(KeyHash(u64::from(offset % 2 == 0)), offset);
+            stops.remember(KeyHash(u64::from(offset % 2 == 0)), offset, 16 << 20);
         }
         assert_eq!(stops.redrivable.len(), REDRIVABLE_MAX);
         assert_eq!(stops.redrivable(KeyHash(1)).first(), Some(&10));

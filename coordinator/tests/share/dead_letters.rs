@@ -184,6 +184,30 @@ fn k30_where_the_topic_is_missing_its_key_waits_and_goes_on_by_itself() {
     }
 }
 
+/// KIP-1191's auto-creation, which is off unless the broker says otherwise.
+#[test]
+fn s28_a_missing_topic_is_asked_for_until_it_comes() {
+    let mut world = World::new(config(true, Poison::DeadLetter));
+    world.topics.dead_letter_create = true;
+    world.tell_topics();
+    world.log("a a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    let asked = |world: &World| {
+        let made = |effect: &&Effect| matches!(effect, Effect::CreateDeadLetterTopic(name) if &**name == DLQ);
+        world.effects.iter().filter(made).count()
+    };
+    assert_eq!(asked(&world), 1);
+    world.log("b");
+    assert_eq!(asked(&world), 1, "not at every chance");
+    world.pass_ms(3_000);
+    assert_eq!(asked(&world), 4);
+    world.dead_letter_topic(1, true);
+    assert_eq!(world.letter_offsets(), [0]);
+    world.pass_ms(3_000);
+    assert_eq!(asked(&world), 4);
+}
+
 #[test]
 fn k30_a_copy_that_fails_is_tried_again() {
     let mut world = world(true, Poison::DeadLetter);
@@ -484,4 +508,19 @@ fn k30_reasons_are_carried_through() {
             assert!(reason.len() <= word.len() + 2 + 256, "{reason}");
         }
     }
+}
+
+/// What is remembered for a redrive must not fill a small window for good.
+#[test]
+fn k49_a_followed_key_does_not_fill_the_window_with_what_could_be_redriven() {
+    let mut world = World::new(ShareConfig { window_bytes_max: 1 << 16, ..config(true, Poison::Follow) });
+    world.dead_letter_topic(1, true);
+    world.log(&"a ".repeat(2_000));
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), (0..2_000).collect::<Vec<_>>());
+    assert!(world.view().heap_bytes <= 1 << 14, "{:?}", world.view());
+    let redriven = world.alters(of("a"), KeyAction::Redrive);
+    assert!((1..=64).contains(&redriven), "the newest alone: {redriven}");
+    assert_eq!(offsets(&world.fetch("A", 1)), [2_000 - i64::try_from(redriven).unwrap()]);
 }

@@ -19,6 +19,7 @@ mod replays;
 mod retention;
 mod scale;
 mod standalone;
+mod sticky;
 mod stuck_key;
 mod waiting_keys;
 mod wakeups;

@@ -1,11 +1,16 @@
 //! The share machine against a simple, slow model, over random schedules of fetches, acknowledgements, lock
-//! expiries, leaves, lost connections, lost answers, failing disks, retention and restarts.
+//! expiries, leaves, lost connections, lost answers, failing disks, retention, restarts, changes of the group's settings,
+//! the operator's hand, dead letters, readers without membership, and memory so scarce that keys are kept as spans and
+//! waiting ones page out.
 //!
 //! The model knows of each record whether it is done, and which member may still work on it until when: from what
 //! that member was told and did, not from the machine. It decides nothing. At every grant it checks O1 (nobody else
 //! may still work on the key), O2 (order, in-flight limit), O3 (nothing recalled is handed out, the count is right);
 //! at the end, when all members have worked everything off, O5 (nothing lost, nothing delivered again that was
 //! accepted). The same schedule twice must give the same trace.
+
+mod readers;
+mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,118 +21,19 @@ use crate::common::{
 use coordinator::command::{AckRange, Fact, KeyShareTerms};
 use coordinator::io::ScannedKind;
 use coordinator::share::admin::{KeyAction, KeyRef};
-use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder, WindowLimits};
+use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder};
 use coordinator::time::{Micros, Mono};
-use proptest::prelude::*;
-use records::ids::Offset;
 
+use self::readers::Readers;
+use self::schedule::{Scarce, Step};
 use crate::hand::{DLQ, at, of};
 
 const MEMBERS: [&str; 3] = ["A", "B", "C"];
 const KEYS: [&str; 4] = ["a", "b", "c", "-"];
 /// The delivery limit of every run.
 const LIMIT: i16 = 4;
-
-/// How little memory there is, and how much waits.
-#[derive(Clone, Debug)]
-struct Scarce {
-    snapshot_after: u64,
-    backoff_ms: i64,
-    window_bytes_max: u64,
-    stuck_keys_max: u64,
-    find_records_max: usize,
-    limits: WindowLimits,
-}
-
-impl Scarce {
-    /// As much as anyone needs.
-    fn plenty() -> Self {
-        Self {
-            snapshot_after: 1 << 20,
-            backoff_ms: 0,
-            window_bytes_max: 16 << 20,
-            stuck_keys_max: 1_000_000,
-            find_records_max: 1_000,
-            limits: WindowLimits::default(),
-        }
-    }
-}
-
-fn scarce() -> impl Strategy<Value = Scarce> {
-    let pick = |of: &[u32]| prop::sample::select(of.to_vec());
-    let window = (pick(&[1, 2, 3]), pick(&[1, 1, 4]), pick(&[0, 1, 3]), pick(&[1, 2, 5]), pick(&[0, 500]));
-    let limits = (window, pick(&[0, 10, 512]), pick(&[0, 2, 8_000])).prop_map(
-        |((queued, look_ups, waits, page_keys, lead), inline, marks)| WindowLimits {
-            spill_from_parts: u64::MAX,
-            key_queued_max: [queued + 1, queued, 1],
-            look_ups_max: look_ups as usize,
-            waits_max: waits as usize,
-            page_keys_max: page_keys as usize,
-            page_lead_ms: i64::from(lead),
-            chunk_inline_bytes_max: inline as usize,
-            marks_max: marks as usize,
-        },
-    );
-    let amounts = (
-        pick(&[50, 50, 1 << 20]),
-        pick(&[0, 1_000, 3_000, 20_000]),
-        pick(&[1_000, 3_000, 16 << 20]),
-        pick(&[1, 3, 1_000_000]),
-        pick(&[1, 3, 1_000]),
-    );
-    let scarce = (amounts, limits).prop_map(
-        |((snapshot_after, backoff_ms, window_bytes_max, stuck_keys_max, find_records_max), limits)| Scarce {
-            snapshot_after: snapshot_after.into(),
-            backoff_ms: backoff_ms.into(),
-            window_bytes_max: window_bytes_max.into(),
-            stuck_keys_max: stuck_keys_max.into(),
-            find_records_max: find_records_max as usize,
-            limits,
-        },
-    );
-    prop_oneof![1 => Just(Scarce::plenty()), 5 => scarce]
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Produce(Vec<usize>),
-    Fetch {
-        member: usize,
-        max: i32,
-        bytes: i32,
-    },
-    Ack {
-        member: usize,
-        pick: usize,
-        kind: i8,
-    },
-    /// The whole range from the lowest to the highest held offset, with one type.
-    AckAll {
-        member: usize,
-        kind: i8,
-    },
-    Pass(i64),
-    Close(usize),
-    Leave(usize),
-    TimeOut(usize),
-    Lose {
-        member: usize,
-        parked: bool,
-    },
-    Reopen(usize),
-    LoseAnswer(usize),
-    FailDisk(usize),
-    Retention(i64),
-    Restart(i64),
-    Control,
-    /// What an operator does to a key.
-    Alter {
-        key: usize,
-        action: KeyAction,
-    },
-    /// The dead-letter topic takes letters, or does not.
-    Topic(bool),
-}
+/// Records of a key that a reader without membership may have in flight.
+const READER_INFLIGHT: usize = 16;
 
 #[derive(Clone, Debug)]
 struct Record {
@@ -158,6 +64,13 @@ enum State {
     Deleted,
 }
 
+/// What stood before an acknowledgement.
+struct Before {
+    /// By offset: who, and whether it was recalled.
+    holders: BTreeMap<i64, (usize, bool)>,
+    done: BTreeSet<i64>,
+}
+
 /// A member may work on a record until then, at least; `numbered` by the delivery it has.
 #[derive(Clone, Copy, Debug)]
 struct Work {
@@ -177,6 +90,9 @@ struct Run {
     /// A connection was lost with no fetch out since the member was heard of.
     lost_idle: [bool; 3],
     poison: Poison,
+    /// Keys were followed at some time.
+    follows: bool,
+    readers: Readers,
     /// Keys that an operator parked.
     parked: BTreeSet<usize>,
     trace: Vec<String>,
@@ -209,6 +125,8 @@ impl Run {
             works: BTreeMap::new(),
             lost_idle: [false; 3],
             poison,
+            follows: poison == Poison::Follow,
+            readers: Readers::default(),
             parked: BTreeSet::new(),
             trace: Vec::new(),
         }
@@ -283,6 +201,18 @@ impl Run {
             Step::Retention(at) => self.retention(at),
             Step::Alter { key, action } => self.alter(key, action),
             Step::Topic(enabled) => self.world.dead_letter_topic(1, enabled),
+            Step::Order(keyed) => {
+                self.keyed = keyed;
+                self.world.config.order = if keyed { ShareOrder::Key } else { ShareOrder::None };
+                self.world.configure();
+            }
+            Step::Poison(poison) => {
+                self.poison = poison;
+                self.follows |= poison == Poison::Follow;
+                self.world.config.poison = poison;
+                self.world.configure();
+            }
+            Step::Readers(ref steps) => self.read_standalone(steps),
             Step::Restart(down_ms) => {
                 for work in self.works.values_mut() {
                     work.until = Mono(work.until.0.saturating_sub(down_ms as u64 * 1_000));
@@ -430,7 +360,11 @@ impl Run {
                     );
                 }
             }
-            let max = if self.numbered[member] { 3 } else { self.inflight };
+            let max = match member {
+                0..3 if !self.numbered[member] => self.inflight,
+                0..3 => 3,
+                _ => READER_INFLIGHT,
+            };
             assert!(in_flight <= max, "O2: {in_flight} of a key in flight");
         }
         let record = self.records.get_mut(&offset).unwrap();
@@ -445,14 +379,14 @@ impl Run {
         record.failed = count - 1;
         let key = record.key;
         let until = self.lock_end(member, offset, key);
-        self.works.insert(offset, Work { member, until, numbered: self.numbered[member] });
+        self.works.insert(offset, Work { member, until, numbered: self.is_numbered(member) });
     }
 
     /// When a lock that begins now ends; with delivery numbers what lies behind a record that comes back comes back
     /// with it, so no later than what the member has of the key before.
     fn lock_end(&self, member: usize, offset: i64, key: usize) -> Mono {
         let whole = self.world.now.mono + Micros::from_ms(15_000);
-        if !self.numbered[member] {
+        if !self.is_numbered(member) {
             return whole;
         }
         let before = self.records.range(..offset).filter(|(_, record)| record.key == key);
@@ -465,11 +399,19 @@ impl Run {
 
     fn who_holds(&self) -> BTreeMap<i64, (usize, bool)> {
         let holders = self.world.machine.holders("g", partition(0));
-        let number = |name: &str| MEMBERS.iter().position(|member| *member == name).unwrap();
         holders
             .into_iter()
-            .map(|(offset, name, recalled)| (offset.get(), (number(&name), recalled)))
+            .map(|(offset, name, recalled)| (offset.get(), (self.number_of(&name), recalled)))
             .collect()
+    }
+
+    fn number_of(&self, name: &str) -> usize {
+        let member = MEMBERS.iter().position(|member| *member == name);
+        member.unwrap_or_else(|| MEMBERS.len() + self.readers.number_of(name, self.world.boot))
+    }
+
+    fn is_numbered(&self, member: usize) -> bool {
+        self.numbered.get(member).copied().unwrap_or(true)
     }
 
     /// Whether the machine still has the record as unsettled.
@@ -478,8 +420,7 @@ impl Run {
     }
 
     fn ack(&mut self, member: usize, first: i64, last: i64, kind: i8) {
-        let before = self.who_holds();
-        let start = self.world.machine.view("g", partition(0)).map_or(0, |view| view.start.get());
+        let before = self.before_ack(first, last);
         let name = MEMBERS[member];
         let numbered = self.numbered[member];
         let number = self.world.deliveries.get(&(name.to_string(), first)).copied();
@@ -491,9 +432,30 @@ impl Run {
         };
         let Ok(reply) = reply else { return self.world.reopen(name) };
         let error = reply.parts[0].error;
+        self.acked(member, (first, last), kind, error, &before);
+    }
+
+    /// Who holds what, and what of these offsets is done already.
+    fn before_ack(&self, first: i64, last: i64) -> Before {
+        let start = self.world.machine.view("g", partition(0)).map_or(0, |view| view.start.get());
+        // Below the start offset there may be some that come again, and that the member does not hold any more.
+        let done = (first..start.min(last + 1)).filter(|&at| !self.world_has(at)).collect();
+        Before { holders: self.who_holds(), done }
+    }
+
+    /// What an acknowledgement did.
+    fn acked(
+        &mut self,
+        member: usize,
+        (first, last): (i64, i64),
+        kind: i8,
+        error: Option<ShareError>,
+        before: &Before,
+    ) {
+        let numbered = self.is_numbered(member);
         self.trace.push(format!("{error:?}"));
-        let mine = |offset: i64| before.get(&offset).filter(|holder| holder.0 == member);
-        let all = (first..=last).all(|offset| mine(offset).is_some() || offset < start);
+        let mine = |offset: i64| before.holders.get(&offset).filter(|holder| holder.0 == member);
+        let all = (first..=last).all(|offset| mine(offset).is_some() || before.done.contains(&offset));
         if self.keyed && !numbered && all {
             assert_eq!(error, None, "every offset was the member's, or is done");
         }
@@ -523,7 +485,7 @@ impl Run {
                 });
             }
             // What a member gives back of a followed key goes to the dead-letter topic.
-            let followed = self.poison == Poison::Follow && self.is_letter(offset);
+            let followed = self.follows && self.is_letter(offset);
             let Some(record) = self.records.get_mut(&offset) else { continue };
             // O3: the acknowledgement of a recalled record changes nothing. Within one request a release recalls
             // what follows, so what the machine did is looked up where the type says so.
@@ -610,6 +572,10 @@ impl Run {
             let outcome = self.world.alter(subject, action);
             self.trace.push(format!("{outcome:?}"));
             let Ok(altered) = outcome else { continue };
+            if let (KeyAction::Resume, KeyRef::Offset(offset), 1) = (action, subject, altered.records) {
+                // What was parked while it waited goes out when somebody says so.
+                self.records.get_mut(&offset.get()).unwrap().waits_until = Mono(0);
+            }
             if action != KeyAction::Park {
                 // What was resumed recalls what lies behind it; with delivery numbers that comes back at once.
                 let records = &self.records;
@@ -640,6 +606,8 @@ impl Run {
         let after = unsettled(self);
         for (offset, record) in &mut self.records {
             record.resumed |= action != KeyAction::Park;
+            // What is stopped and freed has nothing more to wait for.
+            record.waits_until = Mono(0);
             if before.contains(offset) && !after.contains(offset) {
                 record.state = State::Archived;
             }
@@ -682,7 +650,10 @@ impl Run {
         let unseen = self
             .records
             .iter()
-            .filter(|(_, record)| matches!(record.state, State::Free | State::Held { .. }));
+            // The end of its order ends a key's replay; what came again was done once.
+            .filter(|(_, record)| {
+                matches!(record.state, State::Free | State::Held { .. }) && !record.replayed
+            });
         let archived = self.world.view().counters.archived;
         let unseen: Vec<_> = unseen.map(|(offset, record)| (*offset, record.failed)).collect();
         // What nobody accepted was archived at its limit by an expiry or a leave: its last delivery was its last. Or it
@@ -706,58 +677,5 @@ impl Run {
                 _ => {}
             }
         }
-    }
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let member = 0..MEMBERS.len();
-    let kind = prop::sample::select(vec![ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW, GAP]);
-    prop_oneof![
-        4 => prop::collection::vec(0..KEYS.len(), 1..6).prop_map(Step::Produce),
-        1 => (0..KEYS.len(), 3..12_usize).prop_map(|(key, count)| Step::Produce(vec![key; count])),
-        8 => (member.clone(), 1..8_i32, prop::sample::select(vec![150, 350, 1 << 20]))
-            .prop_map(|(member, max, bytes)| Step::Fetch { member, max, bytes }),
-        8 => (member.clone(), 0..8_usize, kind.clone()).prop_map(|(member, pick, kind)| Step::Ack { member, pick, kind }),
-        2 => (member.clone(), kind).prop_map(|(member, kind)| Step::AckAll { member, kind }),
-        3 => prop::sample::select(vec![1, 50, 1_000, 4_000, 7_500, 15_000]).prop_map(Step::Pass),
-        1 => member.clone().prop_map(Step::Close),
-        1 => member.clone().prop_map(Step::Leave),
-        1 => member.clone().prop_map(Step::TimeOut),
-        1 => (member.clone(), any::<bool>()).prop_map(|(member, parked)| Step::Lose { member, parked }),
-        1 => member.clone().prop_map(Step::Reopen),
-        1 => member.clone().prop_map(Step::LoseAnswer),
-        1 => member.prop_map(Step::FailDisk),
-        1 => (0..6_i64).prop_map(Step::Retention),
-        1 => prop::sample::select(vec![0, 1_000, 20_000]).prop_map(Step::Restart),
-        1 => Just(Step::Control),
-        2 => (0..KEYS.len(), prop::sample::select(vec![
-            KeyAction::Park, KeyAction::Resume, KeyAction::Resume, KeyAction::Skip, KeyAction::Drop(None),
-            KeyAction::Drop(Some(Offset(20))), KeyAction::Redrive, KeyAction::Redrive,
-            KeyAction::Replay(Offset(0), Offset(3)), KeyAction::Replay(Offset(2), Offset(20)),
-        ])).prop_map(|(key, action)| Step::Alter { key, action }),
-        1 => any::<bool>().prop_map(Step::Topic),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 4_000, ..ProptestConfig::default() })]
-
-    #[test]
-    fn o1_to_o5_hold_over_any_schedule(
-        keyed in prop::sample::select(vec![true, true, true, false]),
-        inflight in prop::sample::select(vec![1_u32, 1, 2, 5]),
-        numbered in any::<[bool; 3]>(),
-        scarce in scarce(),
-        poison in prop::sample::select(vec![Poison::Skip, Poison::DeadLetter, Poison::Follow, Poison::Park]),
-        steps in prop::collection::vec(step(), 1..120),
-    ) {
-        let mut run = Run::new(keyed, inflight, numbered, &scarce, poison);
-        steps.iter().for_each(|step| run.step(step));
-        run.finish();
-        let mut again = Run::new(keyed, inflight, numbered, &scarce, poison);
-        steps.iter().for_each(|step| again.step(step));
-        again.finish();
-        prop_assert_eq!(run.trace, again.trace);
-        prop_assert_eq!(run.world.config.order == ShareOrder::Key, keyed);
     }
 }

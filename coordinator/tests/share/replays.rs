@@ -300,3 +300,27 @@ fn k46_a_replay_ends_at_the_first_record_that_is_not_done() {
     let refused = world.alter(of("a"), KeyAction::Replay(Offset(3), Offset(3)));
     assert_eq!(refused, Err(AdminError::InvalidRange));
 }
+
+/// Of a key that rests in a page nobody knows which of its records are done: nothing comes twice.
+#[test]
+fn k46_a_key_that_waits_in_a_page_is_replayed_when_its_wait_is_over() {
+    let mut world = World::new(ShareConfig { backoff_ms: 60_000, ..key_config() });
+    world.limits.snapshot_after_bytes = 1;
+    let window = coordinator::share::WindowLimits { waits_max: 0, ..Default::default() };
+    world.limits.window = std::sync::Arc::new(window);
+    world.restart(0);
+    world.log("a a");
+    assert_eq!(world.fetch("A", 2), [(0, 1, 1)]);
+    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
+    assert_eq!(world.ack("A", 0, 0, RELEASE), None);
+    world.log("b");
+    assert_eq!(world.fetch("A", 1), [(2, 2, 1)]);
+    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+    let replay = KeyAction::Replay(Offset(0), Offset(1));
+    assert_eq!(world.alter(of("a"), replay), Err(AdminError::InvalidRange));
+    world.pass_ms(60_000);
+    assert_eq!(world.fetch("A", 10), [(0, 0, 2)]);
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(world.alters(of("a"), replay), 1);
+    assert_eq!(each(&world.fetch("A", 10)), [(0, 1), (1, 1)]);
+}

@@ -65,8 +65,7 @@ pub(crate) fn fits(w: &World) {
     let view = w.view();
     assert!(
         view.heap_bytes <= w.config.window_bytes_max,
-        "{} of {} bytes",
-        view.heap_bytes,
+        "more than {} bytes: {view:?}",
         w.config.window_bytes_max
     );
 }

@@ -46,7 +46,7 @@ fn k37_every_second_of_a_million_keys_is_held_back() {
 
     // What is settled takes 8 KiB for 64 Ki offsets at most on the disk, a waiting key about twenty bytes.
     let stored = &w.stored[&(crate::common::group(), partition(0))];
-    let pages: usize = stored.pages.values().map(|page| page.len()).sum();
+    let pages: usize = stored.pages.values().map(bytes::Bytes::len).sum();
     let snapshot = stored.snapshot.as_ref().unwrap().len();
     let bound =
         total.div_ceil(1 << 16) * (8 << 10) + total / 2 * 22 + (w.config.window_bytes_max / 4) as usize;
@@ -99,15 +99,22 @@ fn k37_the_first_waiting_key_that_is_done_opens_the_bound() {
     w.log("a b");
     assert_eq!(offsets(&w.fetch("A", 1)), [0]);
     assert_eq!(w.ack("A", 0, 0, RELEASE), None);
-    w.log("c d");
-    assert_eq!(offsets(&w.fetch("A", 9)), [1], "scanned before");
-    assert_eq!(w.view().bound, Some(Bound::StuckKeys));
-    assert_eq!(w.ack("A", 1, 1, ACCEPT), None, "acknowledgements are answered and count");
-    let parked = w.park("B", 9);
-    w.pass_ms(999);
+    assert_eq!(w.view().bound, None, "as many as may wait");
+    w.log("c");
+    assert_eq!(offsets(&w.fetch("A", 9)), [1, 2]);
+    w.pass_ms(500);
+    assert_eq!(w.ack("A", 1, 1, RELEASE), None);
+    w.log("d e");
+    assert_eq!(w.view().bound, Some(Bound::StuckKeys), "one more");
+    assert_eq!(w.fetch("A", 9), [], "nothing new is read");
+    assert_eq!(w.ack("A", 2, 2, ACCEPT), None, "acknowledgements are answered and count");
+    let parked = w.park("B", 1);
+    w.pass_ms(499);
     assert_eq!(w.woken("B", parked), None);
     w.pass_ms(1);
-    assert_eq!(offsets(&w.woken("B", parked).unwrap())[0], 0);
+    assert_eq!(offsets(&w.woken("B", parked).unwrap()), [0], "what is due goes out");
+    assert_eq!(w.view().bound, None);
+    assert_eq!(offsets(&w.fetch("A", 9)), [3, 4], "and it reads on by itself");
 }
 
 /// Healthy keys produce in every step, `released` keys are released once, at 10 a millisecond.

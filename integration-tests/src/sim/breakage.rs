@@ -32,11 +32,30 @@ pub enum Breakage {
     CountTooHigh,
     /// A share answer carries the data of another record.
     WrongData,
+    /// Appends of share events end well at once and are made only a while later: who comes next is served before the
+    /// acknowledgement that made room is stored.
+    EventsLate,
+    /// A member's last word does not end its session: what it holds stays with it.
+    LeaveForgotten,
+    /// The shard keeps no order in a group that has one: what comes back goes out behind what follows it.
+    OrderForgotten,
+    /// The shard is not called when its deadlines have come.
+    WakeUpDropped,
+    /// The sync of a dead letter ends well without one: its record is archived before it is safe.
+    LetterSyncFaked,
+    /// At a restart it is not read back which keys are stopped.
+    StopsForgotten,
+    /// Stock clients are taken for ones that drop what is recalled.
+    RecallForgotten,
+    /// Of what stands in a page of the share state nothing is read back.
+    PageForgotten,
+    /// A look-up of a key leaves a record out.
+    SpanRecordSkipped,
 }
 
 impl Breakage {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 23] = [
         Self::LostAnswerTakenAsWritten,
         Self::GrantedToTwo,
         Self::SettlingForgotten,
@@ -51,5 +70,14 @@ impl Breakage {
         Self::EventsFaked,
         Self::CountTooHigh,
         Self::WrongData,
+        Self::EventsLate,
+        Self::LeaveForgotten,
+        Self::OrderForgotten,
+        Self::WakeUpDropped,
+        Self::LetterSyncFaked,
+        Self::StopsForgotten,
+        Self::RecallForgotten,
+        Self::PageForgotten,
+        Self::SpanRecordSkipped,
     ];
 }

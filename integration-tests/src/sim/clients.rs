@@ -2,6 +2,7 @@
 
 mod committer;
 mod member;
+mod operator;
 mod producer;
 mod reader;
 
@@ -15,6 +16,7 @@ use super::random::Random;
 
 pub use committer::Committer;
 pub use member::Member;
+pub use operator::Operator;
 pub use producer::Producer;
 pub use reader::Reader;
 
@@ -121,6 +123,8 @@ pub enum Client {
     Reader(Reader),
     /// Commits offsets of a group without members.
     Committer(Committer),
+    /// Does things to keys by hand.
+    Operator(Operator),
 }
 
 /// The connection's id where a client does not know it yet.
@@ -134,6 +138,7 @@ impl Client {
             Self::Member(client) => client.begin(turn),
             Self::Reader(client) => client.begin(turn),
             Self::Committer(client) => client.begin(turn),
+            Self::Operator(client) => client.begin(turn),
         }
     }
 
@@ -144,6 +149,7 @@ impl Client {
             Self::Member(client) => client.wakes(turn, token),
             Self::Reader(client) => client.wakes(turn, token),
             Self::Committer(client) => client.wakes(turn, token),
+            Self::Operator(client) => client.wakes(turn, token),
         }
     }
 
@@ -154,6 +160,7 @@ impl Client {
             Self::Member(client) => client.receives(turn, request, reply),
             Self::Reader(client) => client.receives(turn, request, reply),
             Self::Committer(client) => client.receives(turn, request, &reply),
+            Self::Operator(client) => client.receives(turn, request, &reply),
         }
     }
 
@@ -164,6 +171,7 @@ impl Client {
             Self::Member(client) => client.loses(turn, socket),
             Self::Reader(client) => client.loses(turn, socket),
             Self::Committer(client) => client.loses(turn, socket),
+            Self::Operator(client) => client.loses(turn, socket),
         }
     }
 
@@ -172,7 +180,7 @@ impl Client {
     pub fn is_done(&self) -> bool {
         match self {
             Self::Producer(client) => client.is_done(),
-            Self::Member(_) | Self::Reader(_) | Self::Committer(_) => true,
+            Self::Member(_) | Self::Reader(_) | Self::Committer(_) | Self::Operator(_) => true,
         }
     }
 }

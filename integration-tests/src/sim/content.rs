@@ -1,5 +1,8 @@
 //! What record bytes say: offsets, keys, and the numbers by which the simulation knows its records again.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use broker::executor::Data;
 use bytes::Bytes;
 use records::ids::KeyHash;
@@ -40,6 +43,52 @@ pub fn batches(bytes: &[Bytes]) -> Result<Vec<Vec<Seen>>, String> {
                 });
             }
             found.push(seen);
+        }
+    }
+    Ok(found)
+}
+
+/// A dead letter as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Its own offset.
+    pub at: i64,
+    /// The group whose it is.
+    pub group: Arc<str>,
+    /// The partition of its record.
+    pub index: i32,
+    /// The offset of its record.
+    pub offset: i64,
+    /// Why, in one word.
+    pub reason: String,
+    /// The number of its record, where that was copied.
+    pub number: Option<u64>,
+}
+
+/// The dead letters in some record data; or what is wrong with them.
+pub fn letters(bytes: &[Bytes]) -> Result<Vec<Letter>, String> {
+    let mut found = Vec::new();
+    for batch in bytes.iter().flat_map(|piece| Batches::new(piece)) {
+        let batch = batch.map_err(|error| format!("no batch: {error}"))?;
+        let records = batch.records(INFLATED_MAX).map_err(|error| error.to_string())?;
+        for record in &records {
+            let record = record.map_err(|error| error.to_string())?;
+            let headers: BTreeMap<&[u8], &[u8]> =
+                record.headers.iter().filter_map(|header| Some((header.key, header.value?))).collect();
+            let text = |name: &str| {
+                let value = headers.get(name.as_bytes()).ok_or_else(|| format!("no header {name}"))?;
+                std::str::from_utf8(value).map_err(|error| error.to_string())
+            };
+            let number = |name: &str| text(name)?.parse::<i64>().map_err(|error| error.to_string());
+            let value = record.value.and_then(|value| value.first_chunk::<8>());
+            found.push(Letter {
+                at: record.offset.get(),
+                group: Arc::from(text("__dlq.errors.group")?),
+                index: i32::try_from(number("__dlq.errors.partition")?).map_err(|error| error.to_string())?,
+                offset: number("__dlq.errors.offset")?,
+                reason: text("__sluice.dlq.reason")?.to_owned(),
+                number: value.map(|bytes| u64::from_be_bytes(*bytes)),
+            });
         }
     }
     Ok(found)

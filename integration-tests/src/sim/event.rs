@@ -16,6 +16,8 @@ pub enum Event {
     Round { life: u64 },
     /// The disk serves a submission.
     Serve { life: u64, submission: Box<Submission> },
+    /// The disk serves a submission that it said to have served.
+    ServeLate { life: u64, submission: Box<Submission> },
     /// A submission's end reaches the shard.
     Completed { life: u64, completion: Box<Completion<Data>> },
     /// A sync of a partition ends; it is named by a number.
@@ -40,6 +42,10 @@ pub enum Event {
     Stop { life: u64 },
     /// The broker starts.
     Start,
+    /// The topic of dead letters is made, or may be written to.
+    Letters { enabled: bool },
+    /// It is looked whether anything waits needlessly.
+    Watch,
     /// The disk has room again.
     DiskHasRoom,
     /// From now on nothing goes wrong any more.

@@ -4,10 +4,13 @@
 
 mod answers;
 mod grants;
+mod hand;
+mod letters;
 mod log;
 mod members;
 mod share;
 mod state;
+mod wakeups;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,11 +27,15 @@ use coordinator::time::{Micros, Mono, Now};
 use records::ids::PartitionId;
 
 use self::answers::Asked;
+use self::hand::Pending;
+use self::letters::Letters;
 use self::log::Log;
 use self::members::MemberView;
 use self::share::Share;
+use self::state::Hold;
+use self::wakeups::Wakeups;
 use super::clients::Work;
-use super::content::{self, Seen};
+use super::content::{self, Letter, Seen};
 
 /// The promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +60,12 @@ pub enum Rule {
     Reply,
     /// What was written was not synced in time.
     Sync,
+    /// A dead letter is none, comes too often or too early; or what was stopped goes out.
+    DeadLetter,
+    /// What was parked goes out.
+    Parked,
+    /// O4: a key that nobody holds waits while a member asks.
+    WakeUp,
     /// Committed offsets.
     Commit,
     /// The broker did not start, or stopped going on.
@@ -106,6 +119,10 @@ pub struct Model {
     syncing: BTreeMap<OpId, PartitionId>,
     jobs: BTreeMap<u64, (PartitionId, i64)>,
     working: BTreeMap<(Arc<str>, Arc<str>), (i32, i64)>,
+    letters: Letters,
+    /// Commands of operators that are not answered.
+    pending: BTreeMap<Ticket, Pending>,
+    wakeups: Wakeups,
     /// Commits that were answered well: the highest number by group.
     committed: BTreeMap<Arc<str>, u64>,
     wall_stepped: bool,
@@ -138,6 +155,9 @@ impl Model {
             syncing: BTreeMap::new(),
             jobs: BTreeMap::new(),
             working: BTreeMap::new(),
+            letters: Letters::default(),
+            pending: BTreeMap::new(),
+            wakeups: Wakeups::default(),
             committed: BTreeMap::new(),
             wall_stepped: false,
             started: Mono::default(),
@@ -177,6 +197,7 @@ impl Model {
             }
         }
         self.tick(now.mono);
+        self.pending_may_be_done();
         for output in outputs {
             match output {
                 Output::Submit(submission) => self.submitted(now.mono, submission),
@@ -210,6 +231,15 @@ impl Model {
                 let at_least = self.committed.get(group).copied().unwrap_or(0);
                 Asked::Offsets { group: Arc::clone(group), at_least }
             }
+            Command::AlterShareKey(request) => {
+                self.alter_asked(ticket, request);
+                Asked::Hand
+            }
+            Command::ResetShareOffsets(request) => {
+                self.reset_asked(ticket, request);
+                Asked::Hand
+            }
+            Command::DescribeShareKeys(_) => Asked::Hand,
             _ => Asked::Other,
         };
         self.tickets.insert(ticket, asked);
@@ -238,6 +268,8 @@ impl Model {
                 {
                     share.take_back_unwritten();
                     self.open.remove(&id);
+                    self.letters.mishap();
+                    self.wakeups.disturbed(&id);
                 }
             }
             Completion::ShareStateOpened(_, Ok(state)) => {
@@ -287,6 +319,13 @@ impl Model {
                 self.member(group, member).seen(*connection);
             }
             Fact::LogStartMoved(partition, start) => self.log_started(*partition, start.get()),
+            Fact::ShareConfigured(group, config) => {
+                self.configs.insert(Arc::clone(group), Arc::clone(config));
+                for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.0 == *group) {
+                    share.configured(now, config);
+                }
+                self.wakeups.all_disturbed();
+            }
             _ => {}
         }
     }
@@ -337,6 +376,7 @@ impl Model {
                     share.unsynced_since = None;
                 }
             }
+            Submission::Append { op, .. } => self.letters.submitted(*op),
             Submission::DeleteRecords { op, partition, .. } => {
                 self.deletions.insert(*op, *partition);
             }
@@ -385,6 +425,7 @@ impl Model {
     /// A sync job was taken.
     pub fn sync_began(&mut self, job: u64, partition: PartitionId) {
         let end = self.logs.get(&partition).map_or(0, |log| log.end);
+        self.letters.sync_began(job, partition);
         self.jobs.insert(job, (partition, end));
         for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.1 == partition) {
             share.sync_began(job);
@@ -393,6 +434,7 @@ impl Model {
 
     /// A sync job has run.
     pub fn sync_ran(&mut self, job: u64, well: bool) {
+        self.letters.sync_ran(job, well);
         let Some((partition, end)) = self.jobs.remove(&job) else { return };
         if let Some(log) = self.logs.get_mut(&partition).filter(|_| well) {
             log.synced = log.synced.max(end);
@@ -405,6 +447,7 @@ impl Model {
     /// The logs were closed in order: everything written is synced.
     pub fn closed_in_order(&mut self) {
         self.logs.values_mut().for_each(|log| log.synced = log.end);
+        self.letters.closed_in_order();
         for share in self.shares.values_mut() {
             share.sync_began(u64::MAX);
             share.sync_ran(u64::MAX, true);
@@ -426,7 +469,9 @@ impl Model {
         now: Mono,
         power_cut: bool,
         found: &BTreeMap<PartitionId, (i64, i64, Vec<Seen>)>,
+        letters: &BTreeMap<PartitionId, Vec<Letter>>,
     ) -> Result<(), Violation> {
+        self.letters.restarted(power_cut, letters).map_err(|text| Violation::new(Rule::DeadLetter, text))?;
         for (partition, (start, end, records)) in found {
             let Some(log) = self.logs.get_mut(partition) else { continue };
             let before = log.start;
@@ -444,6 +489,8 @@ impl Model {
             self.committed.clear();
         }
         self.tickets.clear();
+        self.pending.clear();
+        self.wakeups.broker_died();
         self.flushes.clear();
         self.deletions.clear();
         self.syncing.clear();
@@ -469,8 +516,11 @@ impl Model {
         let (Some(share), Some(log)) = (self.shares.get(&id), self.logs.get(&id.1)) else { return Ok(()) };
         let key_of = |offset: &i64| log.records.get(offset).and_then(|seen| seen.key);
         // What came back without its holder's doing (its lock ran out, say) may be in a buffer for long.
+        // What was given without order is worked on without.
         let is_sure = |offset: &i64, member: &Arc<str>| {
-            share.record(*offset).hold.is_some_and(|hold| !hold.doubt && hold.member == *member)
+            let ours = |hold: &Hold| !hold.doubt && hold.member == *member;
+            let hold = share.record(*offset).hold.filter(ours);
+            hold.is_some_and(|hold| hold.since > share.hand.settings_since)
         };
         let others = self
             .working
@@ -498,7 +548,11 @@ impl Model {
     /// It is not.
     pub fn start_is(&mut self, id: &ShareId, start: i64) -> Result<(), Violation> {
         let Some((share, log)) = self.shares.get_mut(id).zip(self.logs.get(&id.1)) else { return Ok(()) };
-        match share.first_unsettled_below(start, log) {
+        if share.hand.resetting {
+            return Ok(());
+        }
+        let letters = &self.letters;
+        match share.first_unsettled_below(start, log, |offset| letters.has(id, offset)) {
             Some(offset) => Err(Violation::new(
                 Rule::Lost,
                 format!("the start offset of {} is {start}, {offset} is not done", id.0),
@@ -514,7 +568,8 @@ impl Model {
             let log = &self.logs[&id.1];
             for offset in log.records.range(log.start..).map(|record| *record.0) {
                 let record = share.record(offset);
-                if !record.may_be_settled() && !record.unknown {
+                let done = record.may_be_settled() || record.unknown || record.replayed;
+                if !done && !self.letters.has(id, offset) {
                     return Some(format!("{offset} of {} in {}: {record:?}", id.1.index, id.0));
                 }
             }

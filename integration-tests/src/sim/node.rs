@@ -24,6 +24,11 @@ pub const TOPIC: &str = "t";
 /// Its id.
 pub const TOPIC_ID: TopicId = TopicId([7; 16]);
 const OFFSETS_ID: TopicId = TopicId([8; 16]);
+/// The topic of dead letters.
+pub const DEAD_LETTERS: &str = "dead";
+const DEAD_LETTERS_ID: TopicId = TopicId([9; 16]);
+/// Bytes that a batch of dead letters may have.
+const DEAD_LETTERS_BYTES: u64 = 2_000;
 
 /// Bytes of log that are indexed when a key-ordered group comes.
 const INDEXED_AT_ONCE_BYTES: u64 = 64 << 10;
@@ -38,6 +43,42 @@ pub fn partition(index: i32) -> PartitionId {
 #[must_use]
 pub fn offsets_partition() -> PartitionId {
     PartitionId { topic: OFFSETS_ID, index: 0 }
+}
+
+/// A partition of the topic of dead letters.
+#[must_use]
+pub fn letter_partition(index: i32) -> PartitionId {
+    PartitionId { topic: DEAD_LETTERS_ID, index }
+}
+
+/// What the shard is told of topics.
+#[must_use]
+pub fn topics(plan: &Plan, letters: Letters) -> Fact {
+    let mut image = TopicImage {
+        topics: BTreeMap::from([
+            (Arc::from(TOPIC), (TOPIC_ID, plan.partitions)),
+            (Arc::from(CONSUMER_OFFSETS), (OFFSETS_ID, 1)),
+        ]),
+        ..TopicImage::default()
+    };
+    if letters.made {
+        image.topics.insert(Arc::from(DEAD_LETTERS), (DEAD_LETTERS_ID, plan.dead_letters.partitions));
+        if letters.enabled {
+            // As the broker tells it: no more than a segment takes.
+            let bytes_max = DEAD_LETTERS_BYTES.min(plan.segment_bytes);
+            image.dead_letter_topics.insert(Arc::from(DEAD_LETTERS), bytes_max);
+        }
+    }
+    Fact::Topics(Arc::new(image))
+}
+
+/// What there is of the topic of dead letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Letters {
+    /// The topic itself.
+    pub made: bool,
+    /// The leave to write to it.
+    pub enabled: bool,
 }
 
 /// A life of the broker.
@@ -83,6 +124,7 @@ impl Node {
         disk: &Arc<SimDisk>,
         plan: &Plan,
         configs: &[(Arc<str>, Arc<ShareConfig>)],
+        letters: Letters,
     ) -> Result<Self, StorageError> {
         let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
         let data_dir = DataDir::open(Arc::clone(&disk))?;
@@ -91,25 +133,17 @@ impl Node {
         let boot: Boot = metadata.begin_boot(clean)?;
         let mut logs = Logs::open(data_dir, Options::default(), boot)?;
         let mut inbox: Vec<_> = (!clean).then_some(Input::Fact(Fact::UncleanStop)).into_iter().collect();
-        inbox.push(Input::Fact(Fact::Topics(Arc::new(TopicImage {
-            topics: BTreeMap::from([
-                (Arc::from(TOPIC), (TOPIC_ID, plan.partitions)),
-                (Arc::from(CONSUMER_OFFSETS), (OFFSETS_ID, 1)),
-            ]),
-            ..TopicImage::default()
-        }))));
-        let config = LogConfig {
-            segment_bytes: plan.segment_bytes,
-            index_interval_bytes: 200,
-            retention_ms: -1,
-            ..LogConfig::default()
-        };
+        inbox.push(Input::Fact(topics(plan, letters)));
+        let config = log_config(plan);
         let users = (0..plan.partitions).map(|index| (partition(index), TOPIC, PartitionRole::Data));
         let internal = (offsets_partition(), CONSUMER_OFFSETS, PartitionRole::ConsumerOffsets(0));
         for (id, topic, role) in users.chain([internal]) {
             logs.open_partition(id, topic, config.clone())?;
             let facts = serve::facts(&logs, id).expect("opened just now");
             inbox.push(Input::Fact(Fact::PartitionOpened { partition: id, role, facts }));
+        }
+        if letters.made {
+            inbox.extend(open_letters(&mut logs, plan)?);
         }
         for (group, config) in configs {
             // Its number is in the store from the first start on, as it is when a group's first member has come.
@@ -119,6 +153,7 @@ impl Node {
         let mut limits = Limits::default();
         limits.share.snapshot_after_bytes = plan.snapshot_after_bytes;
         limits.share.scan_bytes_max = plan.scan_bytes_max;
+        limits.share.window = Arc::clone(&plan.window);
         let boot = u32::try_from(boot.boot).expect("a run has few starts");
         Ok(Self {
             shard: Shard::new(limits, boot),
@@ -135,6 +170,14 @@ impl Node {
             jobs: BTreeMap::new(),
             job_last: 0,
         })
+    }
+
+    /// The topic of dead letters is made.
+    ///
+    /// # Errors
+    /// Whatever the storage says.
+    pub fn make_letters(&mut self, plan: &Plan) -> Result<Vec<Input<Data>>, StorageError> {
+        open_letters(&mut self.logs, plan)
     }
 
     /// Indexes a log's keys from now on. What was there before and is more than a little stays as it is.
@@ -200,4 +243,25 @@ impl Node {
         self.jobs.insert(self.job_last, Job::Waits(job));
         self.job_last
     }
+}
+
+fn log_config(plan: &Plan) -> LogConfig {
+    LogConfig {
+        segment_bytes: plan.segment_bytes,
+        index_interval_bytes: 200,
+        retention_ms: -1,
+        ..LogConfig::default()
+    }
+}
+
+fn open_letters(logs: &mut Logs, plan: &Plan) -> Result<Vec<Input<Data>>, StorageError> {
+    (0..plan.dead_letters.partitions)
+        .map(|index| {
+            let partition = letter_partition(index);
+            logs.open_partition(partition, DEAD_LETTERS, log_config(plan))?;
+            let facts = serve::facts(logs, partition).expect("opened just now");
+            let role = PartitionRole::Data;
+            Ok(Input::Fact(Fact::PartitionOpened { partition, role, facts }))
+        })
+        .collect()
 }

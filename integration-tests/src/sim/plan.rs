@@ -3,10 +3,15 @@
 
 use std::sync::Arc;
 
-use coordinator::share::{ShareConfig, ShareOrder, ShareReset};
+use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset, WindowLimits};
 use records::Codec;
 
+use super::node::DEAD_LETTERS;
 use super::random::Random;
+
+/// The ways of poison; skipping is Kafka's.
+pub const POISON: [Poison; 5] =
+    [Poison::Skip, Poison::Skip, Poison::DeadLetter, Poison::Follow, Poison::Park];
 
 /// A share group and its members.
 #[derive(Clone, Debug)]
@@ -52,14 +57,34 @@ pub struct ProducerPlan {
     pub pause_us_max: u64,
 }
 
+/// The dead-letter topic.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadLetterPlan {
+    /// Its partitions.
+    pub partitions: i32,
+    /// It is made after so long, milliseconds.
+    pub made_after_ms: u64,
+    /// Share groups may write to it after so long.
+    pub enabled_after_ms: u64,
+}
+
+/// What operators do.
+#[derive(Clone, Copy, Debug)]
+pub struct OperatorPlan {
+    /// Between two commands, at most, milliseconds; 0: there is no operator.
+    pub every_ms: u64,
+    /// Share-partitions are reset, too.
+    pub resets: bool,
+}
+
 /// How often what goes wrong. "One in n"; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Between two happenings of the world, milliseconds on average.
     pub every_ms: u64,
     /// Weights of the happenings: connection breaks, answer stalls, member leaves, member dies, clean stop, kill,
-    /// power cut, sync fails, disk is full for a while, wall clock steps, records are deleted.
-    pub weights: [u64; 11],
+    /// power cut, sync fails, disk is full for a while, wall clock steps, records are deleted, a group gets other settings.
+    pub weights: [u64; 12],
     /// An append to a log fails, one in so many.
     pub append_fails: u64,
     /// An append of share events or a snapshot fails.
@@ -103,8 +128,14 @@ pub struct Plan {
     pub release_percent: u64,
     /// See above.
     pub reject_percent: u64,
+    /// Where dead letters go.
+    pub dead_letters: DeadLetterPlan,
+    /// What operators do.
+    pub operator: OperatorPlan,
     /// Event bytes behind a snapshot.
     pub snapshot_after_bytes: u64,
+    /// What share-partitions keep in memory.
+    pub window: Arc<WindowLimits>,
     /// Bytes of a scan.
     pub scan_bytes_max: u64,
     /// Bytes of a log segment.
@@ -143,7 +174,17 @@ impl Plan {
             slow_percent: random.pick(&[0, 0, 1, 3]),
             release_percent: random.pick(&[0, 5, 15, 40]),
             reject_percent: random.pick(&[0, 0, 2, 10]),
+            dead_letters: DeadLetterPlan {
+                partitions: random.pick(&[1, 1, 2]),
+                made_after_ms: random.pick(&[0, 0, 3_000, 60_000]),
+                enabled_after_ms: random.pick(&[0, 0, 0, 10_000]),
+            },
+            operator: OperatorPlan {
+                every_ms: random.pick(&[0, 0, 200, 2_000, 10_000]),
+                resets: random.percent(20),
+            },
             snapshot_after_bytes: random.pick(&[200, 2_000, 1 << 20]),
+            window: Arc::new(window(random)),
             scan_bytes_max: random.pick(&[100, 1_000, 1 << 20]),
             segment_bytes: random.pick(&[1_500, 1 << 20]),
             faults: if calm { Faults::default() } else { faults(random) },
@@ -154,6 +195,8 @@ impl Plan {
 
 fn group(random: &mut Random, index: usize) -> GroupPlan {
     let keyed = random.percent(85);
+    let poison = random.pick(&POISON);
+    let named = matches!(poison, Poison::DeadLetter | Poison::Follow) || random.percent(50);
     let config = ShareConfig {
         order: if keyed { ShareOrder::Key } else { ShareOrder::None },
         reset: ShareReset::Earliest,
@@ -161,11 +204,15 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
         delivery_count_max: random.pick(&[2, 3, 5, 5, 10]),
         record_locks_max: random.pick(&[100, 2_000, 2_000]),
         key_inflight_max: random.pick(&[1, 1, 1, 2, 5]),
-        backoff_ms: random.pick(&[0, 0, 0, 300]),
-        backoff_max_ms: 1_000,
+        poison,
+        dead_letter_topic: named.then(|| Arc::from(DEAD_LETTERS)),
+        dead_letter_copy: random.percent(50),
+        backoff_ms: random.pick(&[0, 0, 0, 300, 3_000]),
+        backoff_max_ms: random.pick(&[1_000, 20_000]),
         disconnect_grace_ms: random.pick(&[None, None, None, Some(0), Some(60_000)]),
         hold_target_ms: random.pick(&[0, 0, 100]),
-        window_bytes_max: random.pick(&[4_096, 16 << 20, 16 << 20]),
+        window_bytes_max: random.pick(&[2_048, 4_096, 16 << 20, 16 << 20]),
+        stuck_keys_max: random.pick(&[2, 1_000_000, 1_000_000]),
         sync_ms: random.pick(&[20, 100, 100]),
         heartbeat_interval_ms: 5_000,
         session_timeout_ms: 45_000,
@@ -180,6 +227,23 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
     GroupPlan { name: Arc::from(format!("g{index}")), config: Arc::new(config), members }
 }
 
+/// Mostly so little that keys are kept as spans and waiting ones page out all the time.
+fn window(random: &mut Random) -> WindowLimits {
+    if random.percent(30) {
+        return WindowLimits::default();
+    }
+    WindowLimits {
+        spill_from_parts: random.pick(&[4, u64::MAX]),
+        key_queued_max: random.pick(&[[3, 2, 1], [2, 1, 1], [512, 128, 16]]),
+        look_ups_max: random.pick(&[1, 4]),
+        waits_max: random.pick(&[0, 1, 3, 16_384]),
+        page_keys_max: random.pick(&[1, 2, 3_000]),
+        page_lead_ms: random.pick(&[0, 500]),
+        chunk_inline_bytes_max: random.pick(&[0, 10, 512]),
+        marks_max: random.pick(&[0, 2, 8_000]),
+    }
+}
+
 fn producer(random: &mut Random, records: u64) -> ProducerPlan {
     ProducerPlan {
         idempotent: random.percent(60),
@@ -192,7 +256,7 @@ fn producer(random: &mut Random, records: u64) -> ProducerPlan {
 }
 
 fn faults(random: &mut Random) -> Faults {
-    let mut weights = [0; 11];
+    let mut weights = [0; 12];
     for weight in &mut weights {
         *weight = if random.percent(50) { random.between(1, 10) } else { 0 };
     }

@@ -3,6 +3,7 @@
 mod breaks;
 mod disk;
 mod happenings;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use storage::SimDisk;
 
 use super::breakage::Breakage;
 use super::clients::{
-    Client, Committer, Member, Names, Producer, Reader, Socket, Turn, Wish, address, wake_event,
+    Client, Committer, Member, Names, Operator, Producer, Reader, Socket, Turn, Wish, address, wake_event,
 };
 use super::clock::Clock;
 use super::event::Event;
 use super::model::{Model, Rule, ShareId, Violation};
 use super::net::Net;
-use super::node::{Node, partition};
+use super::node::{Letters, Node, partition};
 use super::plan::Plan;
 use super::random::Random;
 use super::trace::Trace;
@@ -33,6 +34,8 @@ use breaks::Breaker;
 const PEACE_MAX: Micros = Micros(20 * 60 * 1_000_000);
 /// How often it is looked whether all is done.
 const LOOK_EVERY: Micros = Micros(500_000);
+/// How often it is looked whether anything waits needlessly.
+const WATCH_EVERY: Micros = Micros(400_000);
 /// Events of a run at most: one that makes more goes round in circles.
 const EVENTS_MAX: u64 = 3_000_000;
 
@@ -82,6 +85,7 @@ pub struct World {
     peace_at: Option<coordinator::time::Mono>,
     started: bool,
     dirty_end: End,
+    letters: Letters,
 }
 
 impl World {
@@ -107,6 +111,8 @@ impl World {
         clients.extend((0..plan.readers).map(|_| Client::Reader(Reader::new(0))));
         let committer = |index| Client::Committer(Committer::new(Arc::from(format!("c{index}"))));
         clients.extend((0..plan.committers).map(committer));
+        let groups = configs.iter().map(|config| Arc::clone(&config.0)).collect();
+        clients.push(Client::Operator(Operator::new(groups, &plan)));
         Self {
             disk: Arc::new(SimDisk::new(random.bits())),
             model: Model::new(&partitions, &configs),
@@ -126,6 +132,7 @@ impl World {
             peace_at: None,
             started: false,
             dirty_end: End::Clean,
+            letters: Letters::default(),
             plan,
         }
     }
@@ -136,7 +143,9 @@ impl World {
     /// The promise.
     pub fn run(&mut self) -> Result<(), Violation> {
         self.trace.note(self.clock.mono(), format_args!("plan {:?}", self.plan));
+        self.plan_letters();
         self.start()?;
+        self.clock.after(WATCH_EVERY, Event::Watch);
         for client in 0..self.clients.len() {
             self.turn(client, Client::begin)?;
         }
@@ -175,6 +184,10 @@ impl World {
         match event {
             Event::Round { life } if life == self.life => self.round(),
             Event::Serve { life, submission } if life == self.life => self.serve(&submission),
+            Event::ServeLate { life, submission } if life == self.life => {
+                self.serve_late(*submission);
+                Ok(())
+            }
             Event::Completed { life, completion } if life == self.life => {
                 if let Some(node) = &mut self.node {
                     node.under_way -= 1;
@@ -186,9 +199,11 @@ impl World {
                 self.sync_ends(job);
                 Ok(())
             }
-            Event::Round { .. } | Event::Serve { .. } | Event::Completed { .. } | Event::SyncEnds { .. } => {
-                Ok(())
-            }
+            Event::ServeLate { .. }
+            | Event::Round { .. }
+            | Event::Serve { .. }
+            | Event::Completed { .. }
+            | Event::SyncEnds { .. } => Ok(()),
             Event::Arrives { connection, request, command } => {
                 self.arrives(connection, request, *command);
                 Ok(())
@@ -212,6 +227,8 @@ impl World {
             Event::Stop { life } if life == self.life => self.try_stop(),
             Event::Stop { .. } => Ok(()),
             Event::Start => self.start(),
+            Event::Letters { enabled } => self.change_letters(enabled),
+            Event::Watch => self.watch(),
             Event::DiskHasRoom => {
                 self.disk.set_capacity(u64::MAX);
                 Ok(())
@@ -280,6 +297,9 @@ impl World {
     fn plan_round(&mut self) {
         let late = self.random.between(0, self.plan.round_us_max);
         let Some(node) = &mut self.node else { return };
+        if self.breaker.is(Breakage::WakeUpDropped) {
+            return;
+        }
         let Some(deadline) = node.shard.next_deadline() else { return };
         let at = deadline.max(self.clock.mono()) + Micros(late);
         if node.round_at.is_none_or(|planned| planned > at) {
@@ -303,7 +323,10 @@ impl World {
                 self.break_connection(connection);
             }
             Output::Effect(
-                Effect::GroupDeleted(_) | Effect::RetentionWarning { .. } | Effect::DeadLettersWait { .. },
+                Effect::GroupDeleted(_)
+                | Effect::RetentionWarning { .. }
+                | Effect::CreateDeadLetterTopic(_)
+                | Effect::DeadLettersWait { .. },
             ) => {}
             Output::Effect(Effect::IndexKeys(partition)) => {
                 if let Some(node) = &mut self.node {
@@ -343,6 +366,15 @@ impl World {
         Ok(())
     }
 
+    /// Whether anything waits needlessly.
+    fn watch(&mut self) -> Result<(), Violation> {
+        self.clock.after(WATCH_EVERY, Event::Watch);
+        let Some(node) = self.node.as_ref().filter(|node| !node.stopping) else { return Ok(()) };
+        let is_open = |id: &ShareId| node.shard.share_partition(&id.0, id.1).is_some();
+        let open: Vec<ShareId> = self.model.share_ids().into_iter().filter(is_open).collect();
+        self.model.nothing_waits(self.clock.mono(), &open)
+    }
+
     // ---- the end ---------------------------------------------------------------------------------------------
 
     fn peace(&mut self) -> Result<(), Violation> {
@@ -350,6 +382,8 @@ impl World {
         self.peace_at = Some(self.clock.mono());
         self.disk.set_capacity(u64::MAX);
         self.disk.fail_syncs(0);
+        self.change_letters(false)?;
+        self.change_letters(true)?;
         for client in 0..self.clients.len() {
             self.turn(client, |client, turn| {
                 if let Client::Member(member) = client {

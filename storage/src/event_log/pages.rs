@@ -156,6 +156,11 @@ impl Pages {
         Ok(())
     }
 
+    /// Whether there is no page.
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
     /// Which pages there are, ascending.
     pub(super) fn ids(&self) -> Vec<u64> {
         self.live.keys().copied().collect()

@@ -13,8 +13,8 @@ impl KeyQueue {
         range: KeyRange,
     ) -> impl Iterator<Item = (KeyHash, i64, Source)> {
         self.keys.range(range.first..=range.last).filter_map(move |(&hash, key)| match key.place {
-            Place::Free(offset) => Some((hash, offset, Source::Free)),
-            Place::Tired(offset) => Some((hash, offset, Source::Tired)),
+            Place::Free(_, offset) => Some((hash, offset, Source::Free)),
+            Place::Tired(_, offset) => Some((hash, offset, Source::Tired)),
             Place::Own(of, offset) if of == holder => Some((hash, offset, Source::Own)),
             Place::Own(..) | Place::Following(_) | Place::Waiting | Place::Nowhere => None,
         })

@@ -35,6 +35,8 @@ const LETTERS_MAX: usize = READ_RECORDS_MAX;
 const READ_BYTES_MAX: u64 = 1 << 20;
 /// What a dead letter takes beside key, value, group and topic name: its headers, with room to spare.
 const LETTER_OVERHEAD: usize = 512 + TEXT_BYTES_MAX;
+/// A topic that is to be made and does not come is asked for again after this long.
+const CREATE_AGAIN: Micros = Micros(1_000_000);
 /// A copy that failed is tried again after this long, doubled with each failure …
 const RETRY_MIN: Micros = Micros(100_000);
 /// … up to this.
@@ -82,6 +84,14 @@ impl<S: Slice> ShareMachine<S> {
         let (partition, generation) = (part.id, part.generation);
         let config = self.config(self.parts[&number].group);
         if let Err(trouble) = target(&self.topics, &config, partition, logs) {
+            if let Some(name) = config.dead_letter_topic.as_ref().filter(|name| {
+                trouble == DeadLetterTrouble::Missing
+                    && self.topics.dead_letter_create
+                    && !self.topics.topics.contains_key(*name)
+            }) {
+                out.effect(Effect::CreateDeadLetterTopic(Arc::clone(name)));
+                self.timers.set(Timer::Letters(number), Some(now.mono + CREATE_AGAIN));
+            }
             return self.dead_letters_wait(number, trouble, out);
         }
         let Some(part) = self.parts.get_mut(&number) else { return };

@@ -41,6 +41,7 @@ impl<S: Slice> ShareMachine<S> {
                 generation: 0,
                 asks: BTreeSet::new(),
                 interested: BTreeSet::new(),
+                residents: BTreeSet::new(),
                 scanning: false,
                 look_ups: 0,
                 flushing: None,
@@ -136,8 +137,9 @@ impl<S: Slice> ShareMachine<S> {
             return self.load_failed(now, number);
         };
         partition.recovered(now, log_start, survivors.as_ref());
+        // Whenever it is read: that they were released may not have been stored before the disk refused something.
+        self.release_readers(group, &mut partition, now);
         if survivors.is_none() {
-            Self::release_readers(&mut partition, now);
             self.adopt_holders(now, group, &mut partition);
         }
         self.opened(number, partition);
@@ -193,6 +195,7 @@ impl<S: Slice> ShareMachine<S> {
     fn opened(&mut self, number: u32, partition: SharePartition) {
         if let Some(part) = self.parts.get_mut(&number) {
             part.state = PartState::Open(Box::new(partition));
+            part.residents.clear();
         }
         self.dirty.insert(number);
         self.wake_describes(number);

@@ -1,16 +1,18 @@
 //! The end of a round: matching, answering or parking fetches, reading ahead, appending events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Flushing, Op, Part, PartState, Patience, ShareMachine, Timer, upper};
+use super::{Ask, Flushing, Op, Part, PartState, Patience, ShareMachine, Timer, upper};
 use crate::io::{EventsAppended, IoError, OpId, Scanned, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::fairness;
 use crate::plan::share_fetch::{Bidder, match_round};
-use crate::share::ShareOrder;
+use crate::share::homes::Homes;
 use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
 use crate::share::snapshot::Snapshot;
+use crate::share::{ShareAssignment, ShareOrder};
 use crate::time::{Micros, Now};
 
 use records::ids::{KeyHash, Offset};
@@ -54,6 +56,7 @@ impl<S: Slice> ShareMachine<S> {
 
     /// One matching round of a share-partition.
     fn match_part(&mut self, now: Now, number: u32, logs: &LogTable) {
+        self.settle_in(number);
         let Some(part) = self.parts.get(&number) else { return };
         let config = Arc::clone(&self.group(part.group).config);
         let partition = part.id;
@@ -91,7 +94,9 @@ impl<S: Slice> ShareMachine<S> {
             .collect();
         let (boot, mut deliveries) = (self.boot, self.deliveries);
         let Some(open) = self.open_part(number) else { return };
-        if config.order == ShareOrder::Key && config.hold_target_ms > 0 {
+        // What has its home elsewhere is no share of anybody else.
+        let shared = config.assignment == ShareAssignment::Dynamic;
+        if config.order == ShareOrder::Key && config.hold_target_ms > 0 && shared {
             let keys_max = fairness::keys_max(open.keys_to_share(), live);
             bidders.iter_mut().for_each(|bidder| bidder.keys_max = keys_max);
         }
@@ -118,6 +123,28 @@ impl<S: Slice> ShareMachine<S> {
         self.deliveries = deliveries;
         if granted {
             self.turn = number;
+        }
+    }
+
+    /// Where assignment is sticky, keys have their homes among the members that are at work here: who comes or goes
+    /// moves its share.
+    fn settle_in(&mut self, number: u32) {
+        let Some(part) = self.parts.get(&number).filter(|part| part.open().is_some()) else { return };
+        let group = self.group(part.group);
+        let mut residents = BTreeSet::new();
+        if group.config.order == ShareOrder::Key && group.config.assignment == ShareAssignment::Sticky {
+            let is_live = |name: &Arc<str>| group.live.as_ref().is_none_or(|live| live.contains(name));
+            let members = part.interested.iter().filter_map(|member| self.members.get(member));
+            let staying = members.filter(|member| member.left_until.is_none() && is_live(&member.name));
+            residents.extend(staying.map(|member| Arc::clone(&member.name)));
+        }
+        let Some(part) = self.parts.get_mut(&number).filter(|part| part.residents != residents) else {
+            return;
+        };
+        let homes = Homes::among(residents.iter()).map(Arc::new);
+        part.residents = residents;
+        if let Some(open) = part.open_mut() {
+            open.settle_in(homes);
         }
     }
 
@@ -185,10 +212,14 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
         let by_ranges = self.reads_by_ranges(number);
-        // What a restart left unread is read although nobody asks: it may be stopped, or altered.
+        let unserved = |ask: &Ask| ask.grants.is_empty() && !ask.withdrawn;
+        let is_asked = part.asks.iter().filter_map(|ask| self.asks.get(ask)).any(unserved);
+        // What a restart left unread is read although nobody asks: it may be stopped, or altered. Where keys have spans,
+        // reading on most often only makes those longer: then it waits until someone gets nothing.
         let wanted = |open: &SharePartition| {
             let more = open.wants_scan(upper) || (by_ranges && open.may_scan(upper));
-            more && (!part.interested.is_empty() || !open.may_grant(upper))
+            let is_worth_it = is_asked || open.queue().spans().len() == 0;
+            more && (!part.interested.is_empty() && is_worth_it || !open.may_grant(upper))
         };
         if part.scanning || !part.open().is_some_and(wanted) {
             return;

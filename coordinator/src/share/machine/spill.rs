@@ -81,7 +81,9 @@ impl<S: Slice> ShareMachine<S> {
         out: &mut Outbox<S>,
     ) {
         match self.ops.remove(&op) {
-            Some(Op::Page { part, generation, page }) => self.page_read(now, part, generation, page, result),
+            Some(Op::Page { part, generation, page }) => {
+                self.page_read(now, part, generation, page, result.as_deref().map_err(|error| *error));
+            }
             Some(Op::LoadPages(number, generation)) => {
                 self.load_pages_read(now, number, generation, result, logs, out);
             }
@@ -95,16 +97,16 @@ impl<S: Slice> ShareMachine<S> {
         number: u32,
         generation: u32,
         page: u64,
-        result: Result<Vec<StoredState>, IoError>,
+        result: Result<&[StoredState], IoError>,
     ) {
         let part = self.parts.get_mut(&number).filter(|part| part.generation == generation);
         let Some(open) = part.and_then(Part::open_mut) else { return };
-        let read = match result.as_deref() {
+        let read = match result {
             Ok([stored]) => {
                 open.page_read(page, &stored.bytes, stored.void_from.get(), now).map_err(|_| IoError::Corrupt)
             }
             Ok(_) => Err(IoError::Corrupt),
-            Err(&error) => Err(error),
+            Err(error) => Err(error),
         };
         if read.is_ok() {
             self.dirty.insert(number);

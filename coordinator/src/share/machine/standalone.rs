@@ -284,9 +284,15 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// After a restart: a reader's session ended with its connection, whatever it held returns.
-    pub(super) fn release_readers(partition: &mut SharePartition, now: Now) {
-        for name in partition.holder_names().into_iter().filter(|name| is_reader(name)) {
+    /// Of readers that there are no more, since the broker was restarted: their sessions ended with their connections,
+    /// and whatever they held returns.
+    pub(super) fn release_readers(&self, group: u32, partition: &mut SharePartition, now: Now) {
+        let group = &self.group(group).name;
+        let is_gone = |name: &Arc<str>| {
+            let member = self.find_member(group, name);
+            is_reader(name) && !member.is_some_and(|member| self.readers.contains_key(&member))
+        };
+        for name in partition.holder_names().into_iter().filter(is_gone) {
             partition.release_member(&name, now);
         }
     }

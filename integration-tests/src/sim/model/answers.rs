@@ -60,6 +60,8 @@ pub(super) enum Asked {
         group: Arc<str>,
         at_least: u64,
     },
+    /// An operator's, kept elsewhere.
+    Hand,
     Other,
 }
 
@@ -85,7 +87,7 @@ impl Asked {
             Self::ShareFetch { connection, .. } | Self::ShareAcknowledge { connection, .. } => {
                 closed.contains(connection)
             }
-            Self::Produce { .. } | Self::Commit { .. } | Self::Offsets { .. } => false,
+            Self::Produce { .. } | Self::Commit { .. } | Self::Offsets { .. } | Self::Hand => false,
             // A plain fetch dies with its connection, which is not kept here.
             Self::Other => true,
         }
@@ -124,6 +126,7 @@ impl Model {
                 },
                 Reply::ShareFetched(fetched),
             ) => {
+                self.wakeups.answered(ticket);
                 let view = self.member(&group, &member);
                 view.answered(ticket, fetched.is_ok());
                 let Ok(fetched) = fetched else { return Ok(()) };
@@ -165,6 +168,15 @@ impl Model {
                 }
                 Ok(())
             }
+            (Asked::Hand, Reply::KeyAltered(result)) => {
+                self.altered(now, ticket, result);
+                Ok(())
+            }
+            (Asked::Hand, Reply::ShareOffsetsReset(results)) => {
+                self.reset_answered(ticket, results);
+                Ok(())
+            }
+            (Asked::Hand, Reply::ShareKeys(_)) => Ok(()),
             (_, Reply::Fetched(parts)) => parts.iter().flatten().try_for_each(|part| self.fetched(part)),
             (_, Reply::Group(_) | Reply::RecordsDeleted(_) | Reply::Offsets(_)) => Ok(()),
             (asked, reply) => Err(Violation::new(Rule::Reply, format!("{asked:?} is answered by {reply:?}"))),
@@ -241,7 +253,8 @@ impl Model {
         for (words, error) in outcomes {
             match error {
                 None => {
-                    let surely = words.iter().any(|word| word.1.settles && word.1.held == Tri::Yes);
+                    let ends = |word: &Word| word.settles || word.stops;
+                    let surely = words.iter().any(|word| ends(&word.1) && word.1.held == Tri::Yes);
                     if surely && !share.is_written_to(acked.position) {
                         let text = format!("{words:?} of {group} are answered before they are written");
                         return Err(Violation::new(Rule::Reply, text));

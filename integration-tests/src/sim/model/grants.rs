@@ -74,8 +74,10 @@ impl Model {
                     };
                     let fails = u16::try_from(range.count - 1).unwrap_or(0);
                     let is_there = self.logs.get(&id.1).is_some_and(|log| offset >= log.start);
+                    let copied = self.letters.has(&id, offset);
                     if let Some(share) = self.shares.get_mut(&id).filter(|_| is_there) {
-                        share.granted(offset, hold, fails);
+                        share.granted(offset, hold, fails, copied);
+                        self.letters.comes_again(&id, offset);
                     }
                     self.grants += 1;
                 }
@@ -83,8 +85,12 @@ impl Model {
             self.check_data(&id, part)?;
             self.start_is(&id, part.start_offset.get())?;
         }
+        let new_settings = fetched.parts.iter().any(|part| {
+            let share = self.shares.get(&(Arc::clone(&terms.group), part.partition));
+            share.is_some_and(|share| terms.since <= share.hand.settings_since)
+        });
         match terms.records_max {
-            Some(max) if total > max => {
+            Some(max) if total > max && !new_settings => {
                 Err(Violation::new(Rule::Limit, format!("{total} records, {max} at most were asked for")))
             }
             _ => Ok(()),
@@ -112,8 +118,12 @@ impl Model {
             return Ok(());
         }
         let record = share.record(offset);
-        if record.settled == Tri::Yes {
+        if record.settled == Tri::Yes && !record.may_return && !record.unknown {
             return broken(Rule::Forgotten, format!("it is done: {record:?}"));
+        }
+        if record.stop == Tri::Yes && !record.may_return && !record.unknown {
+            let rule = if record.by_hand { Rule::Parked } else { Rule::DeadLetter };
+            return broken(rule, format!("it is stopped: {record:?}"));
         }
         if let Some(hold) = record.hold.as_ref().filter(|hold| !hold.doubt && !record.unknown) {
             return broken(Rule::Exclusive, format!("{} holds it: {hold:?}", hold.member));
@@ -125,7 +135,9 @@ impl Model {
         if record.not_before.is_some_and(|at| now + WAIT_SLACK < at) {
             return broken(Rule::Order, format!("it waits until {:?}", record.not_before));
         }
-        match seen.key.filter(|_| share.config.order == ShareOrder::Key) {
+        // Settings that came behind the fetch may not have been those of the grant.
+        let settled_settings = terms.since > share.hand.settings_since;
+        match seen.key.filter(|_| share.config.order == ShareOrder::Key && settled_settings) {
             Some(key) => self.check_key(now, terms, id, offset, key),
             None => Ok(()),
         }
@@ -155,13 +167,19 @@ impl Model {
         let (share, log) = (&self.shares[id], &self.logs[&id.1]);
         let member = &terms.member;
         let ghosts = now < share.ghosts_until;
+        if share.hand.parked_since(key).is_some_and(|since| since < terms.since) {
+            let text = format!("{offset} of {} goes to {member}, and its key is parked", id.0);
+            return Err(Violation::new(Rule::Parked, text));
+        }
         let mut in_flight = 1;
         for &other in log.keys.get(&key).into_iter().flatten() {
             if other == offset || other < log.start_asked {
                 continue;
             }
             let record = share.record(other);
-            if record.may_be_settled() || record.unknown {
+            let done = record.may_be_settled() || self.letters.has(id, other);
+            let again = record.replayed && record.hold.as_ref().is_some_and(|hold| !hold.doubt);
+            if record.unknown || (done && !again) {
                 continue;
             }
             let broken = |rule, text: &str| {

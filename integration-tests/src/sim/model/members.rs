@@ -94,6 +94,8 @@ impl Model {
             let view = self.member(&fetch.group, &fetch.member);
             view.heard(fetch.connection);
             view.parked.insert(ticket, fetch.connection);
+            self.wakeups.asked(now, ticket, fetch);
+            let view = self.member(&fetch.group, &fetch.member);
             if let Some(terms) = fetch.key_share {
                 view.stops_at_disconnect = terms.stops_at_disconnect;
             }

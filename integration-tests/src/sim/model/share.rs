@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coordinator::command::Ticket;
-use coordinator::share::{ShareConfig, ShareOrder};
+use coordinator::share::{Poison, ShareConfig, ShareOrder};
 use coordinator::time::{Micros, Mono};
 
+use super::hand::Hand;
 use super::log::Log;
 use super::state::{Hold, Record, Tri};
 
@@ -34,8 +35,16 @@ pub(super) struct Word {
     pub(super) held: Tri,
     /// If it is answered well, the record is done.
     pub(super) settles: bool,
+    /// If it is answered well, the record goes to nobody any more.
+    pub(super) stops: bool,
     /// The delivery that it is about.
     pub(super) delivery: u64,
+}
+
+impl Word {
+    fn unknown(held: Tri) -> Self {
+        Self { held, settles: false, stops: false, delivery: 0 }
+    }
 }
 
 /// A share-partition.
@@ -61,6 +70,8 @@ pub(super) struct Share {
     /// The state was read back, and perhaps not all of the log that it speaks of: whose key a record in hands is may not
     /// be known.
     keys_unknown: bool,
+    /// What operators do, and what stops whole keys.
+    pub(super) hand: Hand,
 }
 
 impl Share {
@@ -79,6 +90,7 @@ impl Share {
             unsynced_since: None,
             ghosts_until: Mono::default(),
             keys_unknown: false,
+            hand: Hand::default(),
         }
     }
 
@@ -88,8 +100,13 @@ impl Share {
         self.records.get(&offset).cloned().unwrap_or_default()
     }
 
-    /// The first record below `start` that is not done.
-    pub(super) fn first_unsettled_below(&mut self, start: i64, log: &Log) -> Option<i64> {
+    /// The first record below `start` that is not done; `copied` says which are durable as dead letters.
+    pub(super) fn first_unsettled_below(
+        &mut self,
+        start: i64,
+        log: &Log,
+        copied: impl Fn(i64) -> bool,
+    ) -> Option<i64> {
         // What a cut was asked for may be gone before its answer is here.
         self.done_below = self.done_below.max(log.start_asked.min(log.end));
         if self.done_below >= start {
@@ -97,7 +114,8 @@ impl Share {
         }
         for offset in log.records.range(self.done_below..start).map(|record| *record.0) {
             let record = self.records.get(&offset);
-            if record.is_none_or(|record| !record.may_be_settled() && !record.unknown) {
+            let done = |record: &Record| record.may_be_settled() || record.unknown || record.replayed;
+            if !record.is_some_and(done) && !copied(offset) {
                 return Some(offset);
             }
             if offset == self.done_below && record.is_some_and(|record| record.settled == Tri::Yes) {
@@ -107,13 +125,18 @@ impl Share {
         None
     }
 
+    /// The start offset may be anywhere.
+    pub(super) fn start_again(&mut self) {
+        self.done_below = 0;
+    }
+
     /// Offsets that are, or may be, in someone's hands.
     #[must_use]
     pub(super) fn held(&self) -> Vec<i64> {
         self.held.iter().copied().collect()
     }
 
-    fn is_keyed(&self) -> bool {
+    pub(super) fn is_keyed(&self) -> bool {
         self.config.order == ShareOrder::Key
     }
 
@@ -125,7 +148,7 @@ impl Share {
         self.dropped + self.journal.len() as u64
     }
 
-    fn change(&mut self, offset: i64, written: bool, change: impl FnOnce(&mut Record)) {
+    pub(super) fn change(&mut self, offset: i64, written: bool, change: impl FnOnce(&mut Record)) {
         let before = self.record(offset);
         let mut record = before.clone();
         change(&mut record);
@@ -143,7 +166,7 @@ impl Share {
     }
 
     /// Changes something that is not stored.
-    fn amend(&mut self, offset: i64, change: impl FnOnce(&mut Record)) {
+    pub(super) fn amend(&mut self, offset: i64, change: impl FnOnce(&mut Record)) {
         let mut record = self.record(offset);
         change(&mut record);
         self.put(offset, record);
@@ -254,6 +277,7 @@ impl Share {
         self.unsynced_since = None;
         self.opened = false;
         self.wall_stepped = false;
+        self.hand.restarted(power_cut);
         // Jobs are numbered anew.
         self.journal.iter_mut().for_each(|change| change.job = 0);
         self.done_below = 0;
@@ -313,11 +337,13 @@ impl Share {
     // ---- grants and answers ----------------------------------------------------------------------------------
 
     /// A record was granted, as an answer says.
-    pub(super) fn granted(&mut self, offset: i64, hold: Hold, fails: u16) {
+    pub(super) fn granted(&mut self, offset: i64, hold: Hold, fails: u16, copied: bool) {
         // Nothing is granted before the leftovers of a reload are known.
         self.keys_unknown = false;
         self.change(offset, true, |record| {
-            *record = Record { fails: (fails, fails), hold: Some(hold), ..Record::default() };
+            let done = record.may_be_settled() || copied;
+            let replayed = record.replayed || (record.may_return && done);
+            *record = Record { fails: (fails, fails), hold: Some(hold), replayed, ..Record::default() };
         });
     }
 
@@ -362,15 +388,16 @@ impl Share {
 
     /// A record comes back from its holder.
     fn comes_back(&mut self, offset: i64, counts: Tri) {
-        let limit = self.config.delivery_count_max;
+        let (limit, poison) = (self.config.delivery_count_max, self.config.poison);
         self.change(offset, false, |record| {
             let counted = record.hold.take().is_some_and(|hold| hold.failed);
-            record.fail(if counted { Tri::No } else { counts }, limit);
+            record.fail(if counted { Tri::No } else { counts }, limit, poison);
         });
+        self.note_stop(offset);
     }
 
     /// A record of this key came back: those behind it are recalled, or come back where their holder has numbers.
-    fn recall_behind(&mut self, offset: i64, log: &Log, surely: Tri) {
+    pub(super) fn recall_behind(&mut self, offset: i64, log: &Log, surely: Tri) {
         let Some(key) = log.records.get(&offset).and_then(|seen| seen.key).filter(|_| self.is_keyed()) else {
             return;
         };
@@ -412,12 +439,12 @@ impl Share {
             {
                 hold
             }
-            _ if record.unknown => return Word { held: Tri::Maybe, settles: false, delivery: 0 },
-            _ => return Word { held: Tri::No, settles: false, delivery: 0 },
+            _ if record.unknown => return Word::unknown(Tri::Maybe),
+            _ => return Word::unknown(Tri::No),
         };
         let sure = sure && !hold.doubt && hold.recalled != Tri::Maybe && !record.unknown;
         let held = if sure { Tri::Yes } else { Tri::Maybe };
-        let limit = self.config.delivery_count_max;
+        let (limit, poison) = (self.config.delivery_count_max, self.config.poison);
         let recalled = hold.recalled;
         let wait = self.wait_after(record.fails);
         match kind {
@@ -447,21 +474,25 @@ impl Share {
                     hold.doubt = true;
                 }
             }),
-            1 | 3 => self.change(offset, false, |record| {
-                if sure {
-                    record.settled = Tri::Yes;
-                    record.hold = None;
-                } else {
-                    record.settled = record.settled.at_least_maybe();
-                    if let Some(hold) = &mut record.hold {
+            1 | 3 => {
+                self.change(offset, false, |record| {
+                    match kind {
+                        3 => record.poison(sure, poison),
+                        _ if sure => record.settled = Tri::Yes,
+                        _ => record.settled = record.settled.at_least_maybe(),
+                    }
+                    if sure {
+                        record.hold = None;
+                    } else if let Some(hold) = &mut record.hold {
                         hold.doubt = true;
                     }
-                }
-            }),
+                });
+                self.note_stop(offset);
+            }
             _ => {
                 self.change(offset, false, |record| {
                     let counted = record.hold.as_ref().is_some_and(|hold| hold.failed);
-                    record.fail(if counted { Tri::No } else { held }, limit);
+                    record.fail(if counted { Tri::No } else { held }, limit, poison);
                     if let Some(hold) = &mut record.hold {
                         hold.failed = true;
                     }
@@ -472,11 +503,14 @@ impl Share {
                         hold.doubt = true;
                     }
                 });
+                self.note_stop(offset);
                 self.recall_behind(offset, log, held);
             }
         }
-        let settles = matches!(kind, 1 | 3) && recalled == Tri::No;
-        Word { held, settles, delivery: hold.delivery }
+        let archives = poison == Poison::Skip;
+        let settles = (kind == 1 || (kind == 3 && archives)) && recalled == Tri::No;
+        let stops = kind == 3 && !archives && recalled == Tri::No;
+        Word { held, settles, stops, delivery: hold.delivery }
     }
 
     fn wait_after(&self, fails: (u16, u16)) -> Option<Micros> {
@@ -531,7 +565,7 @@ impl Share {
 
     /// A record may have come back from its holder.
     fn may_come_back(&mut self, offset: i64, counts: Tri) {
-        let limit = self.config.delivery_count_max;
+        let (limit, poison) = (self.config.delivery_count_max, self.config.poison);
         if self.record(offset).hold.is_none_or(|hold| hold.doubt && hold.doubted) {
             return;
         }
@@ -539,8 +573,9 @@ impl Share {
             let Some(hold) = &mut record.hold else { return };
             (hold.doubt, hold.doubted) = (true, true);
             let counts = counts != Tri::No && !std::mem::replace(&mut hold.failed, true);
-            record.fail(if counts { Tri::Maybe } else { Tri::No }, limit);
+            record.fail(if counts { Tri::Maybe } else { Tri::No }, limit, poison);
         });
+        self.note_stop(offset);
     }
 
     /// What a member holds, or may.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use coordinator::command::Ticket;
+use coordinator::share::Poison;
 use coordinator::time::Mono;
 
 /// A thing that is known, or not.
@@ -45,6 +46,14 @@ pub(super) struct Record {
     pub(super) not_before: Option<Mono>,
     /// Nothing is known of hands and counts.
     pub(super) unknown: bool,
+    /// It goes to nobody: it waits for the dead-letter topic, or for an operator.
+    pub(super) stop: Tri,
+    /// For an operator.
+    pub(super) by_hand: bool,
+    /// It may be delivered again although it is done.
+    pub(super) may_return: bool,
+    /// It came again beside the window: the start offset does not wait for it.
+    pub(super) replayed: bool,
 }
 
 /// A record in a member's hands.
@@ -85,8 +94,26 @@ impl Record {
         self.settled != Tri::No
     }
 
+    /// Its deliveries are over: what becomes of it is the group's poison way.
+    pub(super) fn poison(&mut self, surely: bool, poison: Poison) {
+        let to = |known: Tri| if surely { Tri::Yes } else { known.at_least_maybe() };
+        match poison {
+            // A replay parks nothing; whether this is one is not known for certain.
+            Poison::Park if self.replayed => {
+                self.settled = self.settled.at_least_maybe();
+                (self.stop, self.by_hand) = (self.stop.at_least_maybe(), true);
+            }
+            Poison::Skip => self.settled = to(self.settled),
+            Poison::DeadLetter | Poison::Follow => {
+                self.by_hand &= !surely && self.stop != Tri::No;
+                self.stop = to(self.stop);
+            }
+            Poison::Park => (self.stop, self.by_hand) = (to(self.stop), true),
+        }
+    }
+
     /// A delivery failed: it counts, or may count.
-    pub(super) fn fail(&mut self, counts: Tri, limit: i16) {
+    pub(super) fn fail(&mut self, counts: Tri, limit: i16, poison: Poison) {
         let limit = u16::try_from(limit).unwrap_or(0);
         match counts {
             Tri::No => {}
@@ -96,10 +123,9 @@ impl Record {
                 self.fails.1 += 1;
             }
         }
-        if self.fails.0 >= limit {
-            self.settled = Tri::Yes;
-        } else if self.fails.1 >= limit {
-            self.settled = self.settled.at_least_maybe();
+        // One whose end counts for nothing comes back, whatever its count.
+        if counts != Tri::No && self.fails.1 >= limit {
+            self.poison(counts == Tri::Yes && self.fails.0 >= limit, poison);
         }
     }
 
@@ -126,6 +152,10 @@ impl Record {
             fails: (self.fails.0.min(other.fails.0), self.fails.1.max(other.fails.1)),
             not_before: None,
             unknown: self.unknown || other.unknown || self.hold.is_some() != other.hold.is_some(),
+            stop: self.stop.or(other.stop),
+            by_hand: self.by_hand || other.by_hand,
+            may_return: self.may_return || other.may_return,
+            replayed: self.replayed || other.replayed,
             hold,
         }
     }

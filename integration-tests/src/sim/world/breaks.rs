@@ -5,7 +5,9 @@ use coordinator::command::{AckRange, Command, Fact};
 use coordinator::io::{Completion, EventsAppended, ScannedKind, Submission};
 use coordinator::reply::{AcquiredRange, Output, Reply, SharePart};
 use coordinator::shard::Input;
-use records::ids::PartitionId;
+use coordinator::share::ShareOrder;
+use records::ids::{Offset, PartitionId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::sim::breakage::Breakage;
@@ -15,6 +17,8 @@ use crate::sim::random::Random;
 const KIND_AT: usize = 1;
 const GRANTED: u8 = 2;
 const SETTLED: u8 = 3;
+const STOPPED: u8 = 8;
+const KEY_STOPPED: u8 = 10;
 
 /// See the module. Without a breakage it changes nothing.
 #[derive(Debug)]
@@ -24,11 +28,13 @@ pub(super) struct Breaker {
     /// What was granted last, and with which data.
     granted: Option<(PartitionId, AcquiredRange)>,
     data: Option<Data>,
+    /// The last epoch of each member's session.
+    sessions: BTreeMap<Arc<str>, i32>,
 }
 
 impl Breaker {
     pub(super) fn new(breakage: Option<Breakage>, random: &mut Random) -> Self {
-        Self { breakage, random: random.fork(), granted: None, data: None }
+        Self { breakage, random: random.fork(), granted: None, data: None, sessions: BTreeMap::new() }
     }
 
     pub(super) fn is(&mut self, breakage: Breakage) -> bool {
@@ -43,6 +49,22 @@ impl Breaker {
                     if let Fact::AnswerLost(ticket) = *fact {
                         *fact = Fact::AnswerWritten(ticket);
                     }
+                }
+                (Some(Breakage::OrderForgotten), Input::Fact(Fact::ShareConfigured(_, config))) => {
+                    Arc::make_mut(config).order = ShareOrder::None;
+                }
+                (Some(Breakage::RecallForgotten), Input::Command(_, Command::ShareFetch(fetch))) => {
+                    fetch.key_share.get_or_insert_default();
+                }
+                (Some(Breakage::LeaveForgotten), Input::Command(_, Command::ShareFetch(fetch))) => {
+                    self.sessions.insert(Arc::clone(&fetch.member), fetch.epoch);
+                }
+                (Some(Breakage::LeaveForgotten), Input::Command(_, Command::ShareAcknowledge(request))) => {
+                    let epoch = self.sessions.entry(Arc::clone(&request.member)).or_default();
+                    if request.epoch == -1 {
+                        request.epoch = *epoch + 1;
+                    }
+                    *epoch = request.epoch;
                 }
                 (Some(Breakage::LocksTooShort), Input::Fact(Fact::ShareConfigured(_, config))) => {
                     Arc::make_mut(config).lock_ms /= 2;
@@ -116,7 +138,9 @@ impl Breaker {
     /// A completion without the work.
     pub(super) fn instead_of_serving(&mut self, submission: &Submission) -> Option<Completion<Data>> {
         match submission {
-            Submission::AppendEvents { op, .. } if self.breakage == Some(Breakage::EventsFaked) => {
+            Submission::AppendEvents { op, .. }
+                if matches!(self.breakage, Some(Breakage::EventsFaked | Breakage::EventsLate)) =>
+            {
                 Some(Completion::EventsAppended(*op, Ok(EventsAppended { bytes_since_snapshot: 0 })))
             }
             _ => None,
@@ -132,8 +156,22 @@ impl Breaker {
                     state.events.remove(last);
                 }
             }
+            (Some(Breakage::StopsForgotten), Completion::ShareStateOpened(_, Ok(state))) => {
+                let stops = |kind: Option<&u8>| matches!(kind, Some(&KEY_STOPPED | &STOPPED));
+                state.events.retain(|event| !stops(event.bytes.get(KIND_AT)));
+            }
             (Some(Breakage::GrantsForgotten), Completion::ShareStateOpened(_, Ok(state))) => {
                 state.events.retain(|event| event.bytes.get(KIND_AT) != Some(&GRANTED));
+            }
+            (Some(Breakage::PageForgotten), Completion::PagesRead(_, Ok(pages))) => {
+                for page in pages {
+                    page.void_from = Offset::ZERO;
+                }
+            }
+            (Some(Breakage::SpanRecordSkipped), Completion::KeyFound(_, Ok(found)))
+                if found.records.len() > 1 =>
+            {
+                found.records.remove(0);
             }
             (Some(Breakage::RecordHidden), Completion::Scanned(_, Ok(scanned))) => {
                 for batch in &mut scanned.batches {

@@ -12,11 +12,14 @@ use records::ids::PartitionId;
 
 use super::World;
 use crate::sim::breakage::Breakage;
+use crate::sim::content;
 use crate::sim::event::Event;
 use crate::sim::model::{self, Violation};
-use crate::sim::node::{TOPIC, offsets_partition};
+use crate::sim::node::{DEAD_LETTERS, TOPIC, letter_partition, offsets_partition};
 use coordinator::limits::CONSUMER_OFFSETS;
 
+/// How late events are written where they are.
+const EVENTS_LATE: Micros = Micros(2_000_000);
 /// One disk operation in so many takes a hundred times as long.
 const SLOW_ONE_IN: u64 = 200;
 
@@ -34,6 +37,13 @@ impl World {
         }
         node.under_way += 1;
         self.clock.at(at, Event::Serve { life: self.life, submission: Box::new(submission) });
+    }
+
+    /// The disk serves what was said to be done.
+    pub(super) fn serve_late(&mut self, submission: Submission) {
+        if let Some(node) = &mut self.node {
+            drop(serve::serve(submission, &mut node.logs, &node.metadata, self.clock.now().wall_ms));
+        }
     }
 
     fn disk_wait(&mut self) -> Micros {
@@ -73,7 +83,10 @@ impl World {
         if let &(Submission::Sync { op, partition } | Submission::SyncNow { op, partition }) = submission {
             let Some(node) = &mut self.node else { return Ok(()) };
             node.under_way -= 1;
-            if self.breaker.is(Breakage::SyncFaked) {
+            let of_letters = matches!(submission, Submission::SyncNow { .. });
+            if self.breaker.is(Breakage::SyncFaked)
+                || (of_letters && self.breaker.is(Breakage::LetterSyncFaked))
+            {
                 self.complete(&concerned, Completion::Synced(op, Ok(())), true);
                 return Ok(());
             }
@@ -87,7 +100,13 @@ impl World {
         let Some(node) = &mut self.node else { return Ok(()) };
         node.under_way -= 1;
         let completion = match self.breaker.instead_of_serving(submission) {
-            Some(faked) => faked,
+            Some(faked) => {
+                if self.breaker.is(Breakage::EventsLate) {
+                    let submission = Box::new(submission.clone());
+                    self.clock.after(EVENTS_LATE, Event::ServeLate { life: self.life, submission });
+                }
+                faked
+            }
             None => serve::serve(submission.clone(), &mut node.logs, &node.metadata, now_ms),
         };
         if fails {
@@ -137,9 +156,17 @@ impl World {
     /// What the model learns of the disk.
     fn observe(&mut self, submission: &Submission, completion: &Completion<Data>) -> Result<(), Violation> {
         match (submission, completion) {
-            (Submission::Append { partition, batch, .. }, Completion::Appended(_, Ok(appended))) => {
+            (Submission::Append { op, partition, batch, .. }, Completion::Appended(_, Ok(appended))) => {
                 if *partition == offsets_partition() || appended.duplicate {
                     return Ok(());
+                }
+                if partition.topic == letter_partition(0).topic {
+                    let mut letters = content::letters(std::slice::from_ref(batch))
+                        .map_err(|text| Violation::new(model::Rule::DeadLetter, text))?;
+                    for (at, letter) in (appended.base_offset.get()..).zip(&mut letters) {
+                        letter.at = at;
+                    }
+                    return self.model.letters_appended(*op, *partition, letters);
                 }
                 let mut seen = model::seen(std::slice::from_ref(batch)).unwrap_or_default();
                 for (offset, seen) in (appended.base_offset.get()..).zip(&mut seen) {
@@ -147,6 +174,12 @@ impl World {
                 }
                 let idempotent = records::BatchView::parse(batch).is_ok_and(|batch| batch.producer_id() >= 0);
                 self.model.appended(*partition, &seen, idempotent)
+            }
+            (Submission::Append { partition, .. }, Completion::Appended(_, Err(_)))
+                if partition.topic == letter_partition(0).topic =>
+            {
+                self.model.letters_failed();
+                Ok(())
             }
             (_, Completion::EventsAppended(op, Ok(_))) => {
                 self.model.events_written(*op);
@@ -222,7 +255,11 @@ impl World {
 
 /// A partition as its directory is named.
 fn named(partition: PartitionId) -> String {
-    let topic = if partition == offsets_partition() { CONSUMER_OFFSETS } else { TOPIC };
+    let topic = match partition {
+        _ if partition == offsets_partition() => CONSUMER_OFFSETS,
+        _ if partition.topic == letter_partition(0).topic => DEAD_LETTERS,
+        _ => TOPIC,
+    };
     format!("{topic}-{}", partition.index)
 }
 

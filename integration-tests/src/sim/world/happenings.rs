@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use broker::executor::Data;
+use bytes::Bytes;
 use coordinator::command::{Command, ConnectionId, DeleteTo, Fact, Ticket};
 use coordinator::reply::Reply;
 use coordinator::shard::Input;
@@ -13,10 +14,10 @@ use storage::{Disk, Logs, StorageError};
 
 use super::{Client, End, World, address};
 use crate::sim::clients::{Member, Socket, Wish};
-use crate::sim::content::Seen;
+use crate::sim::content::{self, Letter, Seen};
 use crate::sim::event::{Event, RequestId};
 use crate::sim::model::{self, Rule, Violation};
-use crate::sim::node::{Node, partition};
+use crate::sim::node::{Node, letter_partition, partition};
 
 /// How long the broker is down.
 const DOWN_US: [u64; 3] = [10_000, 1_000_000, 12_000_000];
@@ -136,7 +137,7 @@ impl World {
             return Ok(());
         }
         self.life += 1;
-        let mut node = Node::start(&self.disk, &self.plan, &self.configs)
+        let mut node = Node::start(&self.disk, &self.plan, &self.configs, self.letters)
             .map_err(|error| Violation::new(Rule::Life, format!("the broker does not start: {error}")))?;
         let now = self.clock.mono();
         let power_cut = self.dirty_end == End::PowerCut;
@@ -148,8 +149,15 @@ impl World {
             })?;
             found.insert(id, log);
         }
+        let mut letters = BTreeMap::new();
+        for index in 0..if self.letters.made { self.plan.dead_letters.partitions } else { 0 } {
+            let id = letter_partition(index);
+            let log =
+                read_letters(&mut node.logs, id).map_err(|text| Violation::new(Rule::DeadLetter, text))?;
+            letters.insert(id, log);
+        }
         if self.started {
-            self.model.restarted(now, power_cut, &found)?;
+            self.model.restarted(now, power_cut, &found, &letters)?;
         }
         self.started = true;
         let ends: Vec<_> = found.values().map(|log| (log.0, log.1)).collect();
@@ -292,7 +300,8 @@ impl World {
                 self.clock.step_wall(ms);
                 self.model.wall_stepped(self.clock.mono());
             }
-            _ => self.delete_records(),
+            10 => self.delete_records(),
+            _ => self.change_settings(),
         }
         // A log that is closed for writing is of no use: someone restarts the broker.
         if self.node.as_ref().is_some_and(|node| node.poisoned) && self.random.percent(50) {
@@ -368,18 +377,39 @@ impl World {
 /// Start, end and records of a log.
 fn look_through(logs: &mut Logs, id: PartitionId) -> Result<(i64, i64, Vec<Seen>), String> {
     let facts = logs.facts(id).ok_or_else(|| StorageError::UnknownPartition.to_string())?;
+    let (start, end) = (facts.log_start.get(), facts.end.get());
     let mut found = Vec::new();
-    let mut from = facts.log_start;
-    while from < facts.end {
-        let slice = logs.read(id, from, READ_BYTES, facts.end, true).map_err(|error| error.to_string())?;
-        if slice.is_empty() {
-            break;
-        }
-        let bytes = slice.read().map_err(|error| error.to_string())?;
+    let mut from = start;
+    while from < end {
+        let Some(bytes) = read_from(logs, id, from, end)? else { break };
         let seen = model::seen(&[bytes])?;
         let Some(last) = seen.last() else { return Err(format!("nothing at {from}")) };
-        from = Offset(last.offset + 1);
-        found.extend(seen.into_iter().filter(|seen| seen.offset >= facts.log_start.get()));
+        from = last.offset + 1;
+        found.extend(seen.into_iter().filter(|seen| seen.offset >= start));
     }
-    Ok((facts.log_start.get(), facts.end.get(), found))
+    Ok((start, end, found))
+}
+
+/// The dead letters of a log.
+fn read_letters(logs: &mut Logs, id: PartitionId) -> Result<Vec<Letter>, String> {
+    let end = logs.facts(id).ok_or_else(|| StorageError::UnknownPartition.to_string())?.end.get();
+    let mut found: Vec<Letter> = Vec::new();
+    let mut from = 0;
+    while from < end {
+        let Some(bytes) = read_from(logs, id, from, end)? else { break };
+        let letters = content::letters(&[bytes])?;
+        let Some(last) = letters.last() else { return Err(format!("no letter at {from}")) };
+        from = last.at + 1;
+        found.extend(letters);
+    }
+    Ok(found)
+}
+
+fn read_from(logs: &mut Logs, id: PartitionId, from: i64, end: i64) -> Result<Option<Bytes>, String> {
+    let read = logs.read(id, Offset(from), READ_BYTES, Offset(end), true);
+    let slice = read.map_err(|error| error.to_string())?;
+    if slice.is_empty() {
+        return Ok(None);
+    }
+    slice.read().map(Some).map_err(|error| error.to_string())
 }

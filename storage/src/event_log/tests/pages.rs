@@ -241,6 +241,7 @@ enum Step {
     Kill,
     PowerCut,
     Dies { after: u64, cut: bool },
+    Delete { after: u64 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -257,6 +258,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Kill),
         4 => Just(Step::PowerCut),
         3 => (0_u64..8, any::<bool>()).prop_map(|(after, cut)| Step::Dies { after, cut }),
+        1 => (0_u64..6).prop_map(|after| Step::Delete { after }),
     ]
 }
 
@@ -329,6 +331,14 @@ impl Model {
                     self.sim.restart();
                     self.open(before);
                 }
+            }
+            Step::Delete { after } => {
+                let log = open(&self.disk);
+                self.sim.die_after(*after);
+                let _deleted = log.delete();
+                self.synced = (0, 0);
+                self.sim.crash();
+                self.open(self.synced);
             }
         }
         assert_eq!(read_all(&mut self.log), self.pages_of(self.now), "in {step:?}");

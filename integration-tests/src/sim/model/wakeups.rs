@@ -1,0 +1,186 @@
+//! No needless waiting (O4), and every deferral has a wake-up: a record that nothing holds back goes to a member that
+//! asks and holds nothing, within a bound of virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use coordinator::command::{ConnectionId, ShareFetch, Ticket};
+use coordinator::share::{ShareConfig, ShareOrder};
+use coordinator::time::{Micros, Mono};
+
+use super::log::Log;
+use super::share::Share;
+use super::state::{Record, Tri};
+use super::{Model, Rule, ShareId, Violation};
+
+/// So long a ready record may wait while a member asks: a slow disk's append, scan and read, one after another, and the
+/// shard's thread may be late each time.
+const READY_MAX: Micros = Micros(3_000_000);
+/// Memory below which a window may be full.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// A fetch that waits.
+#[derive(Clone, Debug)]
+struct Asks {
+    connection: ConnectionId,
+    group: Arc<str>,
+    member: Arc<str>,
+    since: Mono,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wakeups {
+    asks: BTreeMap<Ticket, Asks>,
+    /// Since when records were found ready at every look.
+    ready: BTreeMap<ShareId, BTreeMap<i64, Mono>>,
+}
+
+impl Wakeups {
+    pub(super) fn asked(&mut self, now: Mono, ticket: Ticket, fetch: &ShareFetch) {
+        // One that waits for more bytes than a record has may wait on.
+        if fetch.bytes_min <= 1 && fetch.wait_max_ms > 0 && fetch.epoch != -1 {
+            let (group, member) = (Arc::clone(&fetch.group), Arc::clone(&fetch.member));
+            let asks = Asks { connection: fetch.connection, group, member, since: now };
+            self.asks.insert(ticket, asks);
+        }
+    }
+
+    pub(super) fn answered(&mut self, ticket: Ticket) {
+        self.asks.remove(&ticket);
+    }
+
+    /// Something went wrong with a share-partition: it has to find itself again.
+    pub(super) fn disturbed(&mut self, id: &ShareId) {
+        self.ready.remove(id);
+    }
+
+    pub(super) fn all_disturbed(&mut self) {
+        self.ready.clear();
+    }
+
+    pub(super) fn broker_died(&mut self) {
+        self.asks.clear();
+        self.ready.clear();
+    }
+}
+
+impl Model {
+    /// Looks whether anything waits needlessly. `open`: the share-partitions that are in memory now.
+    ///
+    /// # Errors
+    /// It does.
+    pub fn nothing_waits(&mut self, now: Mono, open: &[ShareId]) -> Result<(), Violation> {
+        let mut ready = BTreeMap::new();
+        for id in open {
+            let found = self.ready_records(now, id);
+            let before = self.wakeups.ready.get(id);
+            let since = |offset: i64| before.and_then(|ready| ready.get(&offset)).copied().unwrap_or(now);
+            let found: BTreeMap<i64, Mono> =
+                found.into_iter().map(|offset| (offset, since(offset))).collect();
+            if let Some((offset, since)) = found.iter().min_by_key(|ready| ready.1)
+                && let Some(asks) = self.who_asks(now, id, *since)
+            {
+                let text = format!(
+                    "{offset} of {} {} is ready since {since:?}, {} asks since {:?}, and gets nothing: {:?}",
+                    id.0,
+                    id.1.index,
+                    asks.member,
+                    asks.since,
+                    self.shares[id].record(*offset)
+                );
+                return Err(Violation::new(Rule::WakeUp, text));
+            }
+            ready.insert(id.clone(), found);
+        }
+        self.wakeups.ready = ready;
+        Ok(())
+    }
+
+    /// Who has asked for long while a record was ready since then, and holds nothing of the group.
+    fn who_asks(&self, now: Mono, id: &ShareId, since: Mono) -> Option<&Asks> {
+        self.wakeups.asks.values().find(|asks| {
+            let idle = |share: &Share| share.held_by(&asks.member).is_empty();
+            let of_group = || self.shares.iter().filter(|(other, _)| other.0 == id.0);
+            asks.group == id.0
+                && now - since.max(asks.since) > READY_MAX
+                && !self.closed.contains(&asks.connection)
+                && !self.is_doubtful(now, &asks.group, &asks.member)
+                && of_group().all(|(_, share)| idle(share))
+        })
+    }
+
+    /// Records that nothing can hold back.
+    fn ready_records(&self, now: Mono, id: &ShareId) -> Vec<i64> {
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return Vec::new() };
+        let config = &share.config;
+        let full = share.held().len() * 2 >= config.record_locks_max as usize;
+        if full || config.window_bytes_max < WINDOW_BYTES || share.hand.resetting || !self.pending.is_empty()
+        {
+            return Vec::new();
+        }
+        if config.order == ShareOrder::None {
+            let span = share
+                .held()
+                .first()
+                .is_some_and(|first| log.end - first >= i64::from(config.record_locks_max));
+            let free = |offset: &i64| is_free(now, config, &share.record(*offset));
+            let all = log.records.range(log.start_asked..).map(|record| *record.0);
+            return if span { Vec::new() } else { all.filter(free).collect() };
+        }
+        let mut ready = Vec::new();
+        for (&key, offsets) in &log.keys {
+            if !share.hand.may_stop(key, log) {
+                ready.extend(self.first_ready(now, id, share, log, offsets.iter().copied()));
+            }
+        }
+        let keyless = log.records.range(log.start_asked..).filter(|record| record.1.key.is_none());
+        let free = |offset: &i64| is_free(now, config, &share.record(*offset));
+        ready.extend(keyless.map(|record| *record.0).filter(free));
+        ready
+    }
+
+    /// The next record of a key, where nothing of it is in hands, in doubt, or waits.
+    fn first_ready(
+        &self,
+        now: Mono,
+        id: &ShareId,
+        share: &Share,
+        log: &Log,
+        offsets: impl Iterator<Item = i64>,
+    ) -> Option<i64> {
+        let mut first = None;
+        for offset in offsets.filter(|&offset| offset >= log.start_asked) {
+            let record = share.record(offset);
+            if record.settled == Tri::Yes && record.hold.is_none() && !record.may_return {
+                continue;
+            }
+            if share.hand.follows && record.stop != Tri::No {
+                // What follows it may be on its way to the dead-letter topic, whoever resumes the key.
+                return None;
+            }
+            if self.letters.has(id, offset) && record.hold.is_none() && !record.may_return {
+                continue;
+            }
+            if !is_free(now, &share.config, &record) {
+                return None;
+            }
+            first = first.or(Some(offset));
+        }
+        first
+    }
+}
+
+/// Whether a record could go out, as far as it alone is concerned.
+fn is_free(now: Mono, config: &ShareConfig, record: &Record) -> bool {
+    // Where the model does not know of a wait, there may be one.
+    let may_wait = config.backoff_ms > 0 && record.fails.1 > 0 && record.not_before.is_none();
+    record.settled == Tri::No
+        && record.stop == Tri::No
+        && record.hold.is_none()
+        && !record.unknown
+        && !record.may_return
+        && !record.replayed
+        && !may_wait
+        && record.not_before.is_none_or(|at| at <= now)
+}
