@@ -171,8 +171,9 @@ impl Running {
     /// # Errors
     /// Where not everything is on the disk: the next start recovers.
     pub async fn stop(self) -> Result<(), StartError> {
-        self.stopping.send_replace(true);
+        // The shard first: to it a connection that ends after this ends with the broker.
         self.broker.shard.fact(Fact::Stopping);
+        self.stopping.send_replace(true);
         let _ = self.listener.await;
         Ok(self.executor.stop().await?)
     }

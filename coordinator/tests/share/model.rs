@@ -586,10 +586,6 @@ impl Run {
             let outcome = self.world.alter(subject, action);
             self.trace.push(format!("{outcome:?}"));
             let Ok(altered) = outcome else { continue };
-            if let (KeyAction::Resume, KeyRef::Offset(offset), 1) = (action, subject, altered.records) {
-                // What was parked while it waited goes out when somebody says so.
-                self.records.get_mut(&offset.get()).unwrap().waits_until = Mono(0);
-            }
             if action != KeyAction::Park {
                 // What was resumed recalls what lies behind it; with delivery numbers that comes back at once.
                 let records = &self.records;

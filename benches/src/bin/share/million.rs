@@ -1,7 +1,8 @@
 //! A downstream is out: a million keys of one record each are released once and wait, while healthy keys go on.
 //!
-//! The log holds the million and then as many records of 1,000 healthy keys; the members release whatever is delivered for
-//! the first time of the million, and accept everything else. The backoff outlasts the run.
+//! The log holds the million and then 200,000 records of 1,000 healthy keys; the members release whatever is delivered for
+//! the first time of the million, and accept everything else. The backoff outlasts the run. `SLUICE_BENCH_WAITING` takes
+//! another number of keys than a million.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use integration_tests::real_time::{Deadline, Stopwatch};
 use integration_tests::share_member::{ACCEPT, ALL, Ack, Fetched, RELEASE, ShareMember};
 use records::Codec;
 
+/// As many as `sluice.share.stuck.keys.max` allows.
 const WAITING: usize = 1_000_000;
-const HEALTHY: usize = 1_000_000;
+const HEALTHY: usize = 200_000;
 const HEALTHY_KEYS: usize = 1_000;
 const MEMBERS: usize = 4;
 const BACKOFF_MS: &str = "3600000";
@@ -25,7 +27,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 const RESTART_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run() {
-    println!("{WAITING} keys released once, {HEALTHY} records of {HEALTHY_KEYS} healthy keys");
+    let waiting_keys =
+        std::env::var("SLUICE_BENCH_WAITING").ok().and_then(|n| n.parse().ok()).unwrap_or(WAITING);
+    println!("{waiting_keys} keys released once, {HEALTHY} records of {HEALTHY_KEYS} healthy keys");
     let mut sluice = Alone::start("");
     let bootstrap = sluice.broker.bootstrap().to_owned();
     let healthy = |number: usize| Some(format!("healthy-{}", number % HEALTHY_KEYS));
@@ -33,11 +37,11 @@ pub(crate) fn run() {
     let free = take(&bootstrap, "plain", plain, HEALTHY as u64, accept_all);
     println!("  healthy keys alone: {:.0} records/s", free.rate());
 
-    let topic = fill(&bootstrap, "out", WAITING, |number| Some(format!("waiting-{number}")));
-    let released = take(&bootstrap, "out", topic, WAITING as u64, release_all);
+    let topic = fill(&bootstrap, "out", waiting_keys, |number| Some(format!("waiting-{number}")));
+    let released = take(&bootstrap, "out", topic, waiting_keys as u64, release_all);
     println!(
-        "  {:.1} % of the million delivered and released, {:.0} records/s; {}",
-        released.records as f64 / WAITING as f64 * 100.0,
+        "  {:.1} % of them delivered and released, {:.0} records/s; {}",
+        released.records as f64 / waiting_keys as f64 * 100.0,
         released.rate(),
         memory(&sluice)
     );
@@ -46,7 +50,7 @@ pub(crate) fn run() {
         let mut acks = Vec::new();
         let mut count = 0;
         for (first, last, _) in fetched.acquired() {
-            let waiting = last < WAITING as i64;
+            let waiting = last < waiting_keys as i64;
             count += if waiting { 0 } else { (last - first + 1).unsigned_abs() };
             acks.push((first, last, if waiting { &[RELEASE][..] } else { &[ACCEPT][..] }));
         }
@@ -67,7 +71,7 @@ pub(crate) fn run() {
     load(&bootstrap, "out", batches(Codec::None, 1, 1, VALUE_BYTES, |_| Some("after".to_owned())));
     let mut after = ShareMember::connect(&bootstrap, "out", "after", topic);
     after.join("out");
-    let (deadline, last) = (Deadline::after(RESTART_LIMIT), (WAITING + HEALTHY) as i64);
+    let (deadline, last) = (Deadline::after(RESTART_LIMIT), (waiting_keys + HEALTHY) as i64);
     let mut seen: HashSet<i64> = HashSet::new();
     while !seen.contains(&last) && !deadline.is_over() {
         seen.extend(after.fetch(ALL).acquired().flat_map(|(first, last, _)| first..=last));

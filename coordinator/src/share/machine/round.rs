@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Flushing, Op, Part, PartState, Patience, ShareMachine, Timer, upper};
+use super::{Ask, Flushing, Op, Part, PartState, Patience, ShareMachine, Timer, upper};
 use crate::io::{EventsAppended, IoError, OpId, Scanned, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::plan::fairness;
@@ -212,10 +212,14 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
         let by_ranges = self.reads_by_ranges(number);
-        // What a restart left unread is read although nobody asks: it may be stopped, or altered.
+        let unserved = |ask: &Ask| ask.grants.is_empty() && !ask.withdrawn;
+        let is_asked = part.asks.iter().filter_map(|ask| self.asks.get(ask)).any(unserved);
+        // What a restart left unread is read although nobody asks: it may be stopped, or altered. Where keys have spans,
+        // reading on most often only makes those longer: then it waits until someone gets nothing.
         let wanted = |open: &SharePartition| {
             let more = open.wants_scan(upper) || (by_ranges && open.may_scan(upper));
-            more && (!part.interested.is_empty() || !open.may_grant(upper))
+            let is_worth_it = is_asked || open.queue().spans().len() == 0;
+            more && (!part.interested.is_empty() && is_worth_it || !open.may_grant(upper))
         };
         if part.scanning || !part.open().is_some_and(wanted) {
             return;
