@@ -26,7 +26,9 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::CountTooHigh => &[Rule::Redelivery],
         Breakage::WrongData => &[Rule::Content],
         Breakage::EventsLate => &[Rule::Forgotten, Rule::Exclusive, Rule::Order, Rule::Redelivery],
-        Breakage::LeaveForgotten | Breakage::WakeUpDropped => &[Rule::WakeUp],
+        // What a session held when it ended counts as failed: it comes later than it should, or with a count too low.
+        Breakage::LeaveForgotten => &[Rule::WakeUp, Rule::Redelivery],
+        Breakage::WakeUpDropped => &[Rule::WakeUp],
         Breakage::OrderForgotten => &[Rule::Order, Rule::Exclusive],
         Breakage::LetterSyncFaked => &[Rule::Lost, Rule::Order],
         Breakage::StopsForgotten => &[Rule::Parked, Rule::DeadLetter],
