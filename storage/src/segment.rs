@@ -237,6 +237,17 @@ impl Segment {
         Ok(found)
     }
 
+    /// The highest timestamp of the batches behind its last index entry, as the log itself tells; -1 for none.
+    pub(crate) fn last_timestamp(&mut self) -> io::Result<i64> {
+        let from = self.offsets.floor(Offset::MAX)?.map_or(0, |(_, position)| position);
+        let mut walk = self.walk(from, WALK_WINDOW_BYTES)?;
+        let mut highest = -1;
+        while let Step::Batch(header, _) = walk.step()? {
+            highest = highest.max(header.max_timestamp);
+        }
+        Ok(highest)
+    }
+
     /// How long this process has known the segment, counted from the first time that somebody asked.
     pub(crate) fn held_ms(&mut self, now_ms: i64) -> i64 {
         now_ms.saturating_sub(*self.since_ms.get_or_insert(now_ms))

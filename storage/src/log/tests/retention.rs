@@ -197,3 +197,31 @@ fn k64_a_log_that_is_too_large_is_due_at_once() {
     let next = world.logs().next_retention(partition(0), NOW).unwrap();
     assert!(next.is_none_or(|next| next.length_ms > 0), "{next:?}");
 }
+
+#[test]
+fn r11_a_time_index_that_lost_its_end_makes_nothing_old() {
+    for lost in [12, 0] {
+        let config = LogConfig { segment_bytes: 1100, index_interval_bytes: 100, ..LogConfig::default() };
+        let mut world = World::with(1, config.clone());
+        for age_ms in [7_200_000, 7_200_000, 2_000, 1_500, 1_000, 900, 800, 700, 600, 500, 400, 300, 200, 100]
+        {
+            world.append(batch_of(Codec::None, &[NOW - age_ms; 2])).unwrap();
+        }
+        world.sync();
+        assert!(log_files(&world) > 1, "the first segment is sealed");
+        world.stop();
+        world.restart_after(|disk| {
+            let file = disk.open("t-0/00000000000000000000.timeindex").unwrap();
+            assert!(file.len().unwrap() > 24);
+            file.set_len(lost).unwrap();
+        });
+        world.logs().configure(partition(0), LogConfig { retention_ms: 3_600_000, ..config }).unwrap();
+        assert_eq!(world.logs().enforce_retention(NOW).unwrap(), [], "{lost} bytes are left");
+        assert_eq!(world.facts().log_start, Offset(0));
+        assert_eq!(
+            world.logs().enforce_retention(NOW + 3_700_000).unwrap(),
+            [partition(0)],
+            "in its time it goes"
+        );
+    }
+}
