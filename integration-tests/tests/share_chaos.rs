@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use integration_tests::broker_process::BrokerProcess;
+use integration_tests::event_log::Event;
 use integration_tests::foreign::{Client, KafkaTools};
-use integration_tests::order_checker::redeliveries::redeliveries;
+use integration_tests::order_checker::redeliveries::{Unexplained, redeliveries};
 use integration_tests::real_time::{Deadline, Stopwatch, pause, wall_clock_ns};
 use integration_tests::share_run::{Options, ShareRun};
 
@@ -123,10 +124,30 @@ fn all_clients_keep_every_order_while_members_and_the_broker_die() {
     println!("{} records succeeded more than once", again.again);
     assert!(kills.len() >= 2 || seconds <= KILL_EVERY.as_secs(), "the broker was never killed");
     report.expect_clean();
-    assert!(again.unexplained.is_empty(), "records came again without a reason: {:?}", again.unexplained);
+    let told: Vec<String> = again.unexplained.iter().map(|case| told(case, &events, &kills)).collect();
+    assert!(told.is_empty(), "records came again without a reason:\n{}", told.join("\n"));
     // A stock client held one record of a key: what it had gone past was acknowledged for good, crash or not.
     let bad: Vec<_> = report.rewinds.iter().filter(|r| !r.later_member.starts_with("KeyShare")).collect();
     assert!(bad.is_empty(), "acknowledged records came again: {bad:?}");
+}
+
+/// Everything that happened to a record, and when the broker was killed, in seconds from the first of it.
+fn told(case: &Unexplained, events: &[Event], kills: &[i64]) -> String {
+    let mut about: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.partition == case.partition && event.offset == case.offset)
+        .collect();
+    about.sort_by_key(|event| event.at_ns);
+    let begin = about.first().map_or(0, |event| event.at_ns);
+    let seconds = |at_ns: i64| (at_ns - begin) as f64 / 1e9;
+    let mut lines = vec![format!("offset {}", case.offset)];
+    lines.extend(about.iter().map(|event| {
+        let Event { member, what, key, deliveries, .. } = event;
+        format!("  {:.3} s {member}: {what:?} of {key:?}, delivery {deliveries}", seconds(event.at_ns))
+    }));
+    let kills: Vec<String> = kills.iter().map(|at| format!("{:.3} s", seconds(*at))).collect();
+    lines.push(format!("  the broker was killed at {}", kills.join(", ")));
+    lines.join("\n")
 }
 
 fn join(run: &mut ShareRun, slot: usize, joined: &mut usize) -> Option<String> {
