@@ -185,8 +185,10 @@ impl Model {
         if record.settled == Tri::Yes && letter.offset >= log.start_asked && !record.may_return {
             return broken("its record is done");
         }
-        let follows = letter.reason == "follows";
-        if !follows && record.stop == Tri::No && !record.unknown && letter.offset >= log.start_asked {
+        let follows = letter.reason.starts_with("follows");
+        // What is in hands may have failed without a word, as when its lock ran out while its state could not be read.
+        let may_fail = record.stop != Tri::No || record.unknown || record.hold.is_some();
+        if !follows && !may_fail && letter.offset >= log.start_asked {
             return broken("its record did not fail");
         }
         if !follows {
