@@ -176,8 +176,10 @@ impl SharePartition {
         let of_keys = |(key, _): &(KeyHash, &Span)| contain(keys, Some(*key), 0);
         let spans = self.queue.spans().iter().filter(of_keys).map(|(_, span)| (span.first, span.last));
         let pages = self.pages.lowest().map(|lowest| (lowest, i64::MAX));
-        spans.chain(pages).any(|(from, to)| {
-            let end = last.min(to).min(self.window.scan() - 1);
+        // After a restart the scan may stand before what was handed out, and a full window may keep it there.
+        let unread = (self.window.scan(), i64::MAX);
+        spans.chain(pages).chain([unread]).any(|(from, to)| {
+            let end = last.min(to);
             let mut at = self.window.settled().next_absent(first.max(from).max(self.window.start()));
             while at <= end && self.window.get(at).is_some() {
                 at = self.window.settled().next_absent(at + 1);
