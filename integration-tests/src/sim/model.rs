@@ -126,6 +126,8 @@ pub struct Model {
     /// Commits that were answered well: the highest number by group.
     committed: BTreeMap<Arc<str>, u64>,
     wall_stepped: bool,
+    /// The broker has been told to stop: no lease ends with a connection any more.
+    stopping: bool,
     started: Mono,
     /// Records granted, settled by acceptance; for reports.
     pub grants: u64,
@@ -160,6 +162,7 @@ impl Model {
             wakeups: Wakeups::default(),
             committed: BTreeMap::new(),
             wall_stepped: false,
+            stopping: false,
             started: Mono::default(),
             grants: 0,
         }
@@ -314,6 +317,7 @@ impl Model {
                     }
                 }
             }
+            Fact::Stopping => self.stopping = true,
             Fact::ConnectionClosed(connection) => self.connection_closed(now, *connection),
             Fact::MemberSeen { connection, group, member } => {
                 self.member(group, member).seen(*connection);
@@ -488,6 +492,7 @@ impl Model {
         if power_cut {
             self.committed.clear();
         }
+        self.stopping = false;
         self.tickets.clear();
         self.pending.clear();
         self.wakeups.broker_died();

@@ -221,7 +221,7 @@ impl Model {
             view.parked.retain(|_, id| *id != connection);
             view.unwritten.retain(|_, id| *id != connection);
             lost.extend(unwritten);
-            if !view.connections.remove(&connection) {
+            if !view.connections.remove(&connection) || self.stopping {
                 continue;
             }
             let of_session = view.session == Some(connection);
