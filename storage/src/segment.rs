@@ -237,17 +237,6 @@ impl Segment {
         Ok(found)
     }
 
-    /// The highest timestamp of the batches behind its last index entry, as the log itself tells; -1 for none.
-    pub(crate) fn last_timestamp(&mut self) -> io::Result<i64> {
-        let from = self.offsets.floor(Offset::MAX)?.map_or(0, |(_, position)| position);
-        let mut walk = self.walk(from, WALK_WINDOW_BYTES)?;
-        let mut highest = -1;
-        while let Step::Batch(header, _) = walk.step()? {
-            highest = highest.max(header.max_timestamp);
-        }
-        Ok(highest)
-    }
-
     /// How long this process has known the segment, counted from the first time that somebody asked.
     pub(crate) fn held_ms(&mut self, now_ms: i64) -> i64 {
         now_ms.saturating_sub(*self.since_ms.get_or_insert(now_ms))
@@ -312,14 +301,59 @@ impl Segment {
         Ok(largest)
     }
 
-    /// The highest timestamp: of a segment that was not read yet, the last entry of its time index.
+    /// The highest timestamp: of a segment that was not read yet, the last entry of its time index, unless what stands
+    /// last in the log is younger. Then the index has lost its end, and the log is read from where it ends.
     pub(crate) fn largest(&mut self) -> io::Result<Largest> {
         if let Some(largest) = self.largest {
             return Ok(largest);
         }
-        let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        let was_open = [self.log.is_open(), self.offsets.is_open()];
+        let largest = self.read_largest();
         self.times.close();
-        Ok(*self.largest.insert(Largest { timestamp, last }))
+        if !was_open[0] {
+            self.log.close();
+        }
+        if !was_open[1] {
+            self.offsets.close();
+        }
+        Ok(*self.largest.insert(largest?))
+    }
+
+    fn read_largest(&mut self) -> io::Result<Largest> {
+        let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        let told = Largest { timestamp, last };
+        if !self.has_short_time_index()? {
+            return Ok(told);
+        }
+        tracing::error!(
+            log = self.log.path(),
+            told_up_to = %last,
+            "the time index of a segment has lost its last entries, so its records are read instead; stop the broker and \
+             remove that .timeindex, it is made anew"
+        );
+        let from = if timestamp < 0 { None } else { self.offsets.floor(last)? };
+        self.highest_from(from.map_or(0, |(_, position)| position), told)
+    }
+
+    /// Whether batches behind the last index entry are younger than the time index says of all.
+    fn has_short_time_index(&mut self) -> io::Result<bool> {
+        let told = self.times.last()?.map_or(-1, |(timestamp, _)| timestamp);
+        let size = self.size;
+        let from =
+            self.offsets.last()?.filter(|(_, position)| *position < size).map_or(0, |(_, position)| position);
+        let found = self.highest_from(from, Largest { timestamp: told, last: self.base })?;
+        Ok(found.timestamp > told)
+    }
+
+    /// The highest timestamp of the batches from `position` on, where one is above `highest`.
+    fn highest_from(&mut self, position: u64, mut highest: Largest) -> io::Result<Largest> {
+        let mut walk = self.walk(position, WALK_WINDOW_BYTES)?;
+        while let Step::Batch(header, _) = walk.step()? {
+            if header.max_timestamp > highest.timestamp && !header.is_emptied() {
+                highest = Largest { timestamp: header.max_timestamp, last: header.last() };
+            }
+        }
+        Ok(highest)
     }
 
     /// Nothing more will be appended (or nothing for now): the time index gets its last entry, so that it says how
@@ -511,6 +545,9 @@ impl Segment {
         let indexed = self.offsets.last()?;
         let (from, mut next) = indexed.map_or((0, self.base), |(last, position)| (position, last));
         if from >= self.size.max(1) {
+            return Ok(None);
+        }
+        if self.has_short_time_index()? {
             return Ok(None);
         }
         let mut walk = self.walk(from, WALK_WINDOW_BYTES)?.checked();
