@@ -27,6 +27,7 @@ use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
 use crate::overview::RecoveryFacts;
 use crate::retired::Retired;
+use crate::segment_list::{self, SegmentList};
 use crate::strays::{self, directory_name};
 use crate::transactions::AbortedTransaction;
 
@@ -61,6 +62,8 @@ pub struct Logs {
     lazy: BTreeSet<PartitionId>,
     pub(crate) cleaned: OffsetCheckpoint,
     pub(crate) holes: OffsetCheckpoint,
+    /// The segments of logs that are not open yet, as an orderly stop left them.
+    left_segments: Option<SegmentList>,
     pub(crate) jobs: Jobs,
     pub(crate) retired: Retired,
     pub(crate) recovery: RecoveryFacts,
@@ -83,7 +86,12 @@ impl Logs {
     pub fn open(data_dir: DataDir, options: Options, boot: Boot) -> Result<Self, StorageError> {
         data_dir.claim(&options)?;
         let disk = &**data_dir.disk();
+        let left_segments = match data_dir.stopped_boot() {
+            Some(boot) => segment_list::read(disk, boot)?,
+            None => None,
+        };
         let logs = Self {
+            left_segments,
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             log_starts_unsure: false,
@@ -213,6 +221,7 @@ impl Logs {
             // Another broker's directory tells of its holes by what it compacted.
             cleaned: known(&self.holes, checkpoints::HOLES).max(known(&self.cleaned, checkpoints::CLEANED)),
             end: self.ends.get(&name).copied(),
+            segments: self.left_segments.as_ref().and_then(|lists| lists.get(&name).cloned()),
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
@@ -276,6 +285,10 @@ impl Logs {
         let recovered = log.recovered_bytes();
         self.recovery.logs += u64::from(recovered > 0);
         self.recovery.bytes += recovered;
+        self.recovery.gaps += log.gaps();
+        if let Some(lists) = &mut self.left_segments {
+            lists.remove(&name);
+        }
         log.forget_holes_behind_end();
         if log.has_key_files() {
             log.enable_keys(self.options.inflated_bytes_max);
@@ -641,7 +654,14 @@ impl Logs {
             }
         }
         self.checkpoint()?;
-        if poisoned { Err(StorageError::Poisoned) } else { self.data_dir.mark_clean(self.boot.boot) }
+        if poisoned {
+            return Err(StorageError::Poisoned);
+        }
+        let lists = self.logs.values().map(|open| (&open.name, open.log.noted_segments()));
+        if let Err(error) = segment_list::write(&**self.disk(), self.boot.boot, lists) {
+            tracing::warn!(%error, "the list of segments is not written: the next start does not miss those that go");
+        }
+        self.data_dir.mark_clean(self.boot.boot)
     }
 
     fn log(&self, id: PartitionId) -> Result<&PartitionLog, StorageError> {

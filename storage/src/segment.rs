@@ -62,7 +62,7 @@ pub(crate) struct Largest {
 }
 
 /// Lengths in bytes of a segment's files as they were found on the disk.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) log: u64,
     pub(crate) index: Option<u64>,
@@ -147,6 +147,13 @@ impl Segment {
     /// Whether the index files that were found can belong to the log file, by their lengths.
     pub(crate) fn indexes_fit(&self) -> bool {
         self.indexes_fit
+    }
+
+    /// Has indexes made anew that are not as long as they were left.
+    pub(crate) fn compare_indexes(&mut self, left: &Found) {
+        let found = self.found();
+        self.indexes_fit &= (found.index, found.time_index) == (left.index, left.time_index);
+        self.txn_index_whole &= found.txn_index.unwrap_or(0) == left.txn_index.unwrap_or(0);
     }
 
     /// Bytes of whole batches.

@@ -65,6 +65,12 @@ pub(super) fn partition(
         }
         report.segments.push(segment);
     }
+    for noted in left.segments.iter().filter(|noted| noted.base >= left.log_start) {
+        if bases.binary_search(&noted.base).is_err() {
+            let path = join(directory, &file_name(noted.base, ".log"));
+            report.find(&path, None, "is missing: it was there when the broker was stopped, or before");
+        }
+    }
     report.end = expected.unwrap_or(left.log_start);
     report.open_since = transactions.first_open();
     report.log_start = report.log_start.max(first.unwrap_or_default());

@@ -22,10 +22,11 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX};
 use crate::producer_state::{ProducerState, SIDECAR, SNAPSHOT};
 use crate::segment::{Found, Segment, UNFINISHED, base_of};
+use crate::segment_list::Noted;
 use crate::walk::{self, EpochBound};
 
 /// How a log was left, as the checkpoints say.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenAs {
     /// Whether the process before closed everything in order.
     pub(crate) clean: bool,
@@ -39,6 +40,8 @@ pub(crate) struct OpenAs {
     pub(crate) names_topic: bool,
     /// Where the log ended.
     pub(crate) end: Option<Offset>,
+    /// Its segments, where that is known.
+    pub(crate) segments: Option<Vec<Noted>>,
     /// The broker's epoch.
     pub(crate) leader_epoch: i32,
     /// A sync failed in a life before: what is recovered must be written once more, or a later sync would say that it
@@ -86,6 +89,8 @@ impl PartitionLog {
             has_key_files: false,
             recovered_bytes: 0,
             lost: None,
+            missing: Vec::new(),
+            gaps: 0,
             dirty: Dirty::default(),
             syncs: VecDeque::new(),
             unsynced_since_ms: None,
@@ -142,6 +147,9 @@ impl PartitionLog {
 
     fn load(&mut self, entries: &[Entry], left: &OpenAs) -> Result<(), StorageError> {
         self.collect(entries)?;
+        if let Some(segments) = &left.segments {
+            self.compare_segments(segments);
+        }
         let recovered_from = if left.clean { self.resume(left)? } else { None };
         self.changed = !left.clean || recovered_from.is_some();
         let is_recovered = self.changed;
@@ -157,6 +165,9 @@ impl PartitionLog {
                 self.recover(self.segment_below(point), point, left, &mut taken)?
             }
         };
+        if left.segments.is_none() {
+            self.look_for_gaps(self.segments.partition_point(|segment| segment.base() < checked.segment));
+        }
         let epochs_from = checked.from;
         self.apply_log_start(left, &mut taken)?;
         self.tell_lost(left, taken);
