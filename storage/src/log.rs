@@ -7,7 +7,7 @@
 mod clean;
 mod damage;
 mod keys;
-mod lost;
+pub(crate) mod lost;
 mod read;
 mod recovery;
 mod retention;
