@@ -142,6 +142,16 @@ pub fn partitions(disk: &dyn Disk) -> Result<Vec<(String, i32)>, StorageError> {
     Ok(found)
 }
 
+/// Whether anything in a directory is a broker's, ours or Kafka's: whose it is, a metadata store, a checkpoint, a partition.
+///
+/// # Errors
+/// When it cannot be listed.
+pub fn is_data_directory(disk: &dyn Disk) -> Result<bool, StorageError> {
+    let entries = disk.list("").doing("list", "the data directory")?;
+    let has_file = entries.iter().any(|entry| root::is_of_root(&entry.name));
+    Ok(has_file || !partitions(disk)?.is_empty())
+}
+
 /// Topic and index of a partition's directory; `None` where the name is none of one.
 #[must_use]
 pub fn partition_of(directory: &str) -> Option<(&str, i32)> {
