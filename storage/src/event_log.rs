@@ -140,7 +140,7 @@ impl EventLog {
     ) -> Result<(Self, Replay), StorageError> {
         let mut found = list(&**disk, directory, name)?;
         let choice = choose(&**disk, directory, name, &found.generations)?;
-        choice.check(&**disk, directory, name, &found.generations)?;
+        choice.check(&**disk, directory, name, &found.generations, was_closed)?;
         let path = |generation| generation_path(directory, name, generation);
         for generation in choice.unfinished {
             let path = path(generation);
@@ -397,25 +397,36 @@ impl EventLog {
 }
 
 impl Choice {
-    /// Refuses to go on where nothing is left of what was there: a snapshot has no older one beside it when it is durable,
-    /// and behind a header that is none the first event checks.
+    /// Refuses to go on where nothing is left of what was there. A power cut may leave the only one torn, too, where none
+    /// was ever synced: then nothing checks behind its beginning, and it is kept for whoever knows better.
     fn check(
         &self,
         disk: &dyn Disk,
         directory: &str,
         name: u64,
         generations: &BTreeSet<u64>,
+        was_closed: bool,
     ) -> Result<(), StorageError> {
-        let lost = match &self.chosen {
-            None => generations.last().copied(),
-            Some(chosen) if chosen.content.valid_len == 0 => {
-                goes_on_behind(&chosen.file, 0, 0).then_some(chosen.generation)
-            }
-            Some(_) => None,
+        let (generation, from) = match &self.chosen {
+            Some(chosen) if chosen.content.valid_len == 0 => (chosen.generation, 0),
+            Some(_) => return Ok(()),
+            None => match generations.last() {
+                Some(generation) => (*generation, frame::HEADER_BYTES as u64),
+                None => return Ok(()),
+            },
         };
-        let Some(generation) = lost else { return Ok(()) };
         let path = generation_path(directory, name, generation);
-        if disk.read_len(&path).doing("measure", &path)?.is_none() {
+        let bytes = Bytes::from(disk.read(&path).doing("read", &path)?.unwrap_or_default());
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        if !was_closed && !goes_on_behind(&bytes, from, 0) {
+            let kept = keep(disk, directory, &path, &bytes)?;
+            tracing::error!(
+                path,
+                kept,
+                "share state is torn as a whole: the group begins anew here, and the file is kept"
+            );
             return Ok(());
         }
         let reason = format!(

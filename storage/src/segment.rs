@@ -329,7 +329,10 @@ impl Segment {
     fn read_largest(&mut self) -> io::Result<Largest> {
         let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
         let told = Largest { timestamp, last };
-        if !self.has_short_time_index()? {
+        let size = self.size;
+        let indexed = self.offsets.last()?.filter(|(_, position)| *position < size);
+        let found = self.highest_from(indexed.map_or(0, |(_, position)| position), told)?;
+        if found == told {
             return Ok(told);
         }
         tracing::error!(
@@ -340,16 +343,6 @@ impl Segment {
         );
         let from = if timestamp < 0 { None } else { self.offsets.floor(last)? };
         self.highest_from(from.map_or(0, |(_, position)| position), told)
-    }
-
-    /// Whether batches behind the last index entry are younger than the time index says of all.
-    fn has_short_time_index(&mut self) -> io::Result<bool> {
-        let told = self.times.last()?.map_or(-1, |(timestamp, _)| timestamp);
-        let size = self.size;
-        let from =
-            self.offsets.last()?.filter(|(_, position)| *position < size).map_or(0, |(_, position)| position);
-        let found = self.highest_from(from, Largest { timestamp: told, last: self.base })?;
-        Ok(found.timestamp > told)
     }
 
     /// The highest timestamp of the batches from `position` on, where one is above `highest`.
@@ -554,9 +547,8 @@ impl Segment {
         if from >= self.size.max(1) {
             return Ok(None);
         }
-        if self.has_short_time_index()? {
-            return Ok(None);
-        }
+        let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        self.largest = Some(Largest { timestamp, last });
         let mut walk = self.walk(from, WALK_WINDOW_BYTES)?.checked();
         walk = match indexed {
             None => walk.expecting(self.base, cleaned),
@@ -570,7 +562,10 @@ impl Segment {
                         return Ok(None);
                     }
                     first = false;
-                    self.note_largest(&header)?;
+                    // The time index has lost its end.
+                    if header.max_timestamp > timestamp && !header.is_emptied() {
+                        return Ok(None);
+                    }
                     next = header.next();
                 }
                 Step::End => break,

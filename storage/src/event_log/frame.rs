@@ -13,7 +13,7 @@ const MAGIC: u32 = 0x534c_4556;
 /// Of a file without pages, and of one with a table of pages.
 const PLAIN: u32 = 1;
 const WITH_PAGES: u32 = 2;
-const HEADER_BYTES: usize = 8;
+pub(super) const HEADER_BYTES: usize = 8;
 /// Length and CRC, then what the CRC covers: kind, epoch, body.
 const FRAME_OVERHEAD: usize = 13;
 const COVERED_OVERHEAD: usize = 5;

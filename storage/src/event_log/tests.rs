@@ -237,7 +237,8 @@ fn where_nothing_is_left_to_go_on_from_the_state_is_refused_and_stays() {
         sync(&mut log, &*disk);
         let path = format!("t-0/share-7.{generation}.events");
         let whole = disk.read(&path).unwrap().unwrap();
-        let snapshot = if generation == 1 { 8..13 + 8 + 5 } else { 0..0 };
+        // Where the length is, nothing tells where the next frame begins.
+        let snapshot = if generation == 1 { 12..13 + 8 + 5 } else { 0..0 };
         for at in (0..4).chain(snapshot) {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x20;

@@ -146,9 +146,10 @@ impl PartitionLog {
     }
 
     fn load(&mut self, entries: &[Entry], left: &OpenAs) -> Result<(), StorageError> {
-        self.collect(entries)?;
-        if let Some(segments) = &left.segments {
-            self.compare_segments(segments);
+        let orphans = self.collect(entries)?;
+        match &left.segments {
+            Some(segments) => self.compare_segments(segments),
+            None => self.note_orphans(&orphans),
         }
         let recovered_from = if left.clean { self.resume(left)? } else { None };
         self.changed = !left.clean || recovered_from.is_some();
@@ -165,9 +166,6 @@ impl PartitionLog {
                 self.recover(self.segment_below(point), point, left, &mut taken)?
             }
         };
-        if left.segments.is_none() {
-            self.look_for_gaps(self.segments.partition_point(|segment| segment.base() < checked.segment));
-        }
         let epochs_from = checked.from;
         self.apply_log_start(left, &mut taken)?;
         self.tell_lost(left, taken);
@@ -219,9 +217,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Sorts the directory's files; what a crash left half made is removed.
-    fn collect(&mut self, entries: &[Entry]) -> Result<(), StorageError> {
+    /// Sorts the directory's files; what a crash left half made is removed. No crash leaves an index without a log between
+    /// two segments where compaction has not been: the bases of those.
+    fn collect(&mut self, entries: &[Entry]) -> Result<BTreeSet<Offset>, StorageError> {
         let mut found: BTreeMap<Offset, Found> = BTreeMap::new();
+        let mut orphans = BTreeSet::new();
         for entry in entries {
             if let Some(base) = base_of(&entry.name, ".log") {
                 found.entry(base).or_default().log = entry.len;
@@ -231,8 +231,14 @@ impl PartitionLog {
             let name = entry.name.as_str();
             let suffixes = [".index", ".timeindex", txn::SUFFIX, key_index::SUFFIX];
             let index = suffixes.into_iter().find_map(|suffix| base_of(name, suffix));
-            let orphan = index.is_some_and(|base| !found.contains_key(&base));
-            if orphan || name.ends_with(UNFINISHED) {
+            let orphan = index.filter(|base| !found.contains_key(base));
+            let from = found.keys().next().copied().max(Some(self.cleaned)).max(Some(self.log_start));
+            let is_inside = |base| Some(base) >= from && found.keys().next_back() > Some(&base);
+            if let Some(base) = orphan.filter(|base| is_inside(*base)) {
+                orphans.insert(base);
+                continue;
+            }
+            if orphan.is_some() || name.ends_with(UNFINISHED) {
                 let path = join(&self.directory, name);
                 self.disk.remove_file(&path).doing("remove", &path)?;
             } else if let Some(base) = base_of(name, ".index") {
@@ -260,7 +266,7 @@ impl PartitionLog {
         for (base, found) in found {
             self.segments.push(Segment::existing(&self.disk, &self.directory, base, found));
         }
-        Ok(())
+        Ok(orphans)
     }
 
     /// Takes up a log that was closed in order. The index of the segment that must be recovered all the same, because

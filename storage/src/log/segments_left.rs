@@ -1,5 +1,7 @@
 //! Whether a log's segments are those that the last orderly stop left.
 
+use std::collections::BTreeSet;
+
 use records::ids::Offset;
 
 use super::PartitionLog;
@@ -60,30 +62,18 @@ impl PartitionLog {
         }
     }
 
-    /// Without a list of what was left: whether each of the first `count` segments reaches the next one. Where compaction
-    /// has been, they need not.
-    pub(super) fn look_for_gaps(&mut self, count: usize) {
-        let bases: Vec<Offset> = self.segments.iter().map(Segment::base).collect();
-        for (index, pair) in bases.windows(2).enumerate().take(count) {
-            if pair[1] <= self.cleaned.max(self.log_start) {
-                continue;
-            }
-            let segment = &mut self.segments[index];
-            let end = segment.indexed_end().unwrap_or_else(|error| {
-                // No reason not to start: who reads there is told.
-                tracing::warn!(log = segment.log_path(), %error, "cannot see where a segment ends");
-                None
-            });
-            segment.close();
-            if let Some(end) = end.filter(|end| *end < pair[1]) {
-                tracing::error!(
-                    log = self.directory, from = %end, to = %pair[1],
-                    "offsets are missing between two segments: readers of them get an error, share groups take them for \
-                     damaged; stop the broker and put the file back, or delete records up to there"
-                );
-                self.gaps += 1;
-                self.missing.push(Noted { base: end, found: Found::default() });
-            }
+    /// Without a list of what was left: indexes without a log between two segments tell of one that is gone. Where compaction
+    /// has been they do not.
+    pub(super) fn note_orphans(&mut self, orphans: &BTreeSet<Offset>) {
+        for base in orphans {
+            let file = join(&self.directory, &file_name(*base, ".log"));
+            tracing::error!(
+                log = self.directory, file, from = %base,
+                "a segment is missing, its index is there: readers of its offsets get an error, share groups take them for \
+                 damaged; stop the broker and put the file back, or delete records up to its end"
+            );
+            self.gaps += 1;
+            self.missing.push(Noted { base: *base, found: Found::default() });
         }
     }
 

@@ -139,20 +139,6 @@ impl Segment {
         Ok(end)
     }
 
-    /// The offset behind the last batch, by the headers behind the last index entry; `None` where they do not read well.
-    pub(crate) fn indexed_end(&mut self) -> io::Result<Option<Offset>> {
-        let entry = self.offsets.last()?;
-        let mut walk = self.walk(entry.map_or(0, |(_, position)| position), WALK_WINDOW_BYTES)?;
-        let mut end = None;
-        loop {
-            match walk.step()? {
-                Step::Batch(header, _) => end = Some(header.next()),
-                Step::End => return Ok(end.or((self.size == 0).then_some(self.base))),
-                Step::Broken(_) => return Ok(None),
-            }
-        }
-    }
-
     /// From which position on a record with at least `timestamp` can be.
     pub(crate) fn position_for_time(&mut self, timestamp: i64) -> io::Result<u64> {
         match self.times.floor(timestamp)? {
