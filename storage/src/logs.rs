@@ -1,6 +1,7 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
+mod missing;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -228,15 +229,6 @@ impl Logs {
         PartitionLog::open(self.disk(), wanted.id, directory, wanted.config.clone(), &left).map(Some)
     }
 
-    /// Refuses a log of which nothing is there although records of it were synced, in order or not: a disk that is not
-    /// mounted is no empty one.
-    fn refuse_missing(&self, name: &LogName) -> Result<(), StorageError> {
-        let start = self.log_starts.get(name).copied().unwrap_or(Offset::ZERO);
-        let Some(&end) = self.recovery_points.get(name).filter(|end| **end > start) else { return Ok(()) };
-        let (topic, partition) = name.clone();
-        Err(StorageError::Missing { topic, partition, start, end, file: checkpoints::RECOVERY_POINT })
-    }
-
     /// Has another topic's directory make way.
     fn make_way(&mut self, wanted: &PartitionToOpen) -> Result<PartitionLog, StorageError> {
         self.set_aside(&(wanted.topic.clone(), wanted.id.index))?;
@@ -248,25 +240,6 @@ impl Logs {
     #[must_use]
     pub fn has_lost_records(&self) -> bool {
         self.lost_records
-    }
-
-    /// Tells of records that are gone although they were synced, and notes where a log is not as an orderly stop left it.
-    fn note_lost(&mut self, name: &LogName, facts: &LogFacts) {
-        let is_clean = self.data_dir.was_clean();
-        let synced = self.recovery_points.get(name).copied();
-        // A stop in order writes down where each log ends.
-        let end = if is_clean { synced.max(self.ends.get(name).copied()) } else { synced };
-        let is_new = is_clean && end.is_none() && facts.end > facts.log_start;
-        let is_short = end.is_some_and(|end| facts.end < end);
-        self.lost_records |= is_clean && (is_new || is_short);
-        let log = directory_name(name);
-        match end {
-            Some(end) if is_short => {
-                tracing::error!(log, from = %facts.end, to = %end, "records are gone that were there and synced");
-            }
-            _ if is_new => tracing::warn!(log, end = %facts.end, "log was not there at the last stop"),
-            _ => {}
-        }
     }
 
     fn take_in(
