@@ -56,7 +56,7 @@ pub(super) fn partition(
         }
         let file = disk.open(&path).doing("open", &path)?;
         let mut log = LogFile { path: &path, file: &file, base, cleaned, depth };
-        let (segment, ends) = log.walk(&mut epochs, &mut transactions, report)?;
+        let (segment, ends) = log.walk(disk, &mut epochs, &mut transactions, report)?;
         expected = Some(segment.end);
         if depth == Depth::Verify {
             offset_index(disk, directory, base, &ends, report)?;
@@ -116,6 +116,7 @@ struct LogFile<'a> {
 impl LogFile<'_> {
     fn walk(
         &mut self,
+        disk: &Arc<dyn Disk>,
         epochs: &mut Epochs,
         transactions: &mut Transactions,
         report: &mut PartitionReport,
@@ -141,7 +142,11 @@ impl LogFile<'_> {
                 Step::End => break,
                 Step::Broken(reason) => {
                     report.find(self.path, Some(walk.position()), reason);
-                    break;
+                    let Some(next) = self.behind(walk.position(), len, disk)? else { break };
+                    walk = Walk::new(self.file, next, len, WINDOW_BYTES).joining(self.cleaned);
+                    if self.depth == Depth::Verify {
+                        walk = walk.checked();
+                    }
                 }
                 Step::Batch(header, position) => {
                     if let Some(before) = epochs.note(&header) {
@@ -174,6 +179,29 @@ impl LogFile<'_> {
             }
         }
         Ok((segment, ends))
+    }
+
+    /// Where a batch stands behind a damaged one: where its own length leads to, else where the offset index says.
+    fn behind(&self, damaged: u64, len: u64, disk: &Arc<dyn Disk>) -> Result<Option<u64>, StorageError> {
+        let step = |at| Walk::new(self.file, at, len, WINDOW_BYTES).step().doing("read", self.path);
+        if let Step::Batch(header, _) = step(damaged)?
+            && let Step::Batch(next, _) = step(damaged + header.size)?
+            && next.base > header.base
+        {
+            return Ok(Some(damaged + header.size));
+        }
+        let path = self.path.strip_suffix(".log").unwrap_or(self.path);
+        let path = format!("{path}.index");
+        let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
+        for entry in bytes.as_chunks::<{ offset::ENTRY_BYTES }>().0 {
+            let (relative, position) = offset::decode(entry);
+            if position > damaged
+                && matches!(step(position)?, Step::Batch(next, _) if next.last() == self.base + i64::from(relative))
+            {
+                return Ok(Some(position));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the records of a batch: how many there are.
