@@ -94,10 +94,23 @@ struct Run {
     copied: BTreeSet<i64>,
     /// Keys were followed at some time.
     follows: bool,
+    /// The broker was started, and the share state not read since.
+    cold: bool,
     readers: Readers,
     /// Keys that an operator parked.
     parked: BTreeSet<usize>,
     trace: Vec<String>,
+    /// A failure shows the trace.
+    shows: bool,
+}
+
+/// What led to a failure, where somebody wants to see it.
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.shows && std::thread::panicking() {
+            self.trace.iter().for_each(|line| println!("{line}"));
+        }
+    }
 }
 
 impl Run {
@@ -129,9 +142,11 @@ impl Run {
             poison,
             copied: BTreeSet::new(),
             follows: poison == Poison::Follow,
+            cold: false,
             readers: Readers::default(),
             parked: BTreeSet::new(),
             trace: Vec::new(),
+            shows: false,
         }
     }
 
@@ -213,6 +228,10 @@ impl Run {
                 self.world.configure();
                 if !keyed {
                     self.replays_end();
+                    if self.cold && !self.is_loaded() {
+                        // Read without order, after a restart: every lock returns at once, as in Kafka.
+                        self.works.clear();
+                    }
                 }
             }
             Step::Poison(poison) => {
@@ -233,17 +252,31 @@ impl Run {
                 self.copied.extend(self.world.letter_offsets());
                 self.bound(None, 7_500);
                 self.world.restart(down_ms);
+                self.cold = true;
                 MEMBERS.iter().for_each(|member| self.world.reopen(member));
             }
         }
+        self.cold &= !self.is_loaded();
         self.trace.push(format!("{:?}", self.world.machine.view("g", partition(0))));
     }
 
-    /// Without order no key is replayed: what came again stays what it was, done.
+    fn is_loaded(&self) -> bool {
+        self.world.machine.view("g", partition(0)).is_some()
+    }
+
+    /// Without order no key is replayed: what came again stays what it was, done, and nobody holds it any more.
     fn replays_end(&mut self) {
-        for record in self.records.values_mut().filter(|record| record.replayed) {
-            if matches!(record.state, State::Free | State::Held { .. }) {
+        let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
+        for (offset, record) in self.records.iter_mut().filter(|(_, record)| record.replayed) {
+            // One that was rejected may wait for the dead-letter topic: that ends, too.
+            let ends = match record.state {
+                State::Free | State::Held { .. } => true,
+                State::Dead => !letters.contains(offset),
+                State::Accepted | State::Archived | State::Deleted => false,
+            };
+            if ends {
                 record.state = State::Archived;
+                self.works.remove(offset);
             }
         }
     }
@@ -514,8 +547,10 @@ impl Run {
             }
             let to_topic = matches!(self.poison, Poison::DeadLetter | Poison::Follow);
             match kind {
+                // Such a one is as if nobody had it; when its key is followed, it went to the dead-letter topic.
+                _ if recalled => record.state = State::Free,
                 ACCEPT if went => record.state = State::Accepted,
-                REJECT if to_topic && !recalled => record.state = State::Dead,
+                REJECT if to_topic => record.state = State::Dead,
                 REJECT | GAP | RELEASE if went => record.state = State::Archived,
                 _ => record.state = State::Free,
             }

@@ -269,6 +269,40 @@ fn a_change_of_order_ends_a_replay() {
     assert_eq!(world.start(), 5);
 }
 
+/// Also where the order changed before the share state was read, or while it was.
+#[test]
+fn a_change_of_order_ends_a_replay_that_is_not_in_memory() {
+    for steps in 0..5 {
+        let mut world = World::keyed();
+        world.limits.snapshot_after_bytes = 1;
+        let window = coordinator::share::WindowLimits { chunk_inline_bytes_max: 0, ..Default::default() };
+        world.limits.window = std::sync::Arc::new(window);
+        world.restart(0);
+        world.log("a b a");
+        assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+        assert_eq!(world.fetch("B", 1), [(1, 1, 1)]);
+        assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+        assert_eq!(world.fetch("A", 1), [(2, 2, 1)]);
+        assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+        assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(2))), 1);
+        assert_eq!(offsets(&world.fetch("A", 1)), [0]);
+        world.restart(0);
+        world.slow_disk = true;
+        let waits = world.park("C", 10);
+        (0..steps).for_each(|_| world.serve_next());
+        world.config.order = coordinator::share::ShareOrder::None;
+        world.configure();
+        world.slow_disk = false;
+        world.serve();
+        drop(world.woken("C", waits));
+        world.pass_ms(60_000);
+        world.reopen("B");
+        assert_eq!(offsets(&world.fetch("B", 10)), [1], "{steps}: what is done stays done");
+        assert_eq!(world.ack("B", 1, 1, ACCEPT), None);
+        assert_eq!(world.start(), 3, "{steps}");
+    }
+}
+
 /// What followed to the dead-letter topic was never granted before its redrive.
 #[test]
 fn k50_what_nobody_was_ever_given_can_be_acknowledged() {

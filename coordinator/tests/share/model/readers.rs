@@ -110,6 +110,8 @@ impl Run {
                 ReaderStep::Restart => {
                     self.works.clear();
                     self.readers.epochs = [0; 2];
+                    self.copied.extend(self.world.letter_offsets());
+                    self.cold = true;
                     self.world.restart(0);
                     self.world.live(&[]);
                 }
