@@ -208,7 +208,7 @@ impl SharePartition {
                 Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
             });
         }
-        if self.replays.get(&key).is_some_and(|replay| offset > replay.to) {
+        if self.replays.get(&key).is_some_and(|replay| offset >= replay.next(key)) {
             return Some(Why::BehindReplay);
         }
         let first = self.first_of(key).filter(|&first| first < offset);

@@ -143,8 +143,8 @@ impl SharePartition {
     pub(super) fn update_stop(&mut self, key: KeyHash) {
         let halt = match (self.stops.key(key), self.replays.get(&key)) {
             (Some(stop), _) if !stop.follows => Some(Halt::All),
-            // What is left of before the end of a replay goes before it, all else behind it.
-            (_, Some(replay)) => Some(Halt::From(replay.to + 1)),
+            // What lies before the next record of a replay goes before it, all else behind it.
+            (_, Some(replay)) => Some(Halt::From(replay.next(key))),
             (Some(_), None) => Some(Halt::Follows),
             (None, None) => None,
         };
