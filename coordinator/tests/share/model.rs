@@ -9,6 +9,7 @@
 //! at the end, when all members have worked everything off, O5 (nothing lost, nothing delivered again that was
 //! accepted). The same schedule twice must give the same trace.
 
+mod outside;
 mod readers;
 mod schedule;
 
@@ -20,13 +21,13 @@ use crate::common::{
 };
 use coordinator::command::{AckRange, Fact, KeyShareTerms};
 use coordinator::io::ScannedKind;
-use coordinator::share::admin::{KeyAction, KeyRef};
+use coordinator::share::admin::KeyAction;
 use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder};
 use coordinator::time::{Micros, Mono};
 
 use self::readers::Readers;
 use self::schedule::{Scarce, Step};
-use crate::hand::{DLQ, at, of};
+use crate::hand::DLQ;
 
 const MEMBERS: [&str; 3] = ["A", "B", "C"];
 const KEYS: [&str; 4] = ["a", "b", "c", "-"];
@@ -96,6 +97,8 @@ struct Run {
     follows: bool,
     /// The broker was started, and the share state not read since.
     cold: bool,
+    /// The order was changed, and the share state not read since.
+    unread_order: bool,
     readers: Readers,
     /// Keys that an operator parked.
     parked: BTreeSet<usize>,
@@ -143,6 +146,7 @@ impl Run {
             copied: BTreeSet::new(),
             follows: poison == Poison::Follow,
             cold: false,
+            unread_order: false,
             readers: Readers::default(),
             parked: BTreeSet::new(),
             trace: Vec::new(),
@@ -226,13 +230,10 @@ impl Run {
                 self.works.retain(|_, work| !work.numbered);
                 self.world.config.order = if keyed { ShareOrder::Key } else { ShareOrder::None };
                 self.world.configure();
-                if !keyed {
+                if !keyed && self.is_loaded() {
                     self.replays_end();
-                    if self.cold && !self.is_loaded() {
-                        // Read without order, after a restart: every lock returns at once, as in Kafka.
-                        self.works.clear();
-                    }
                 }
+                self.unread_order |= !self.is_loaded();
             }
             Step::Poison(poison) => {
                 self.poison = poison;
@@ -256,29 +257,8 @@ impl Run {
                 MEMBERS.iter().for_each(|member| self.world.reopen(member));
             }
         }
-        self.cold &= !self.is_loaded();
+        self.read_back();
         self.trace.push(format!("{:?}", self.world.machine.view("g", partition(0))));
-    }
-
-    fn is_loaded(&self) -> bool {
-        self.world.machine.view("g", partition(0)).is_some()
-    }
-
-    /// Without order no key is replayed: what came again stays what it was, done, and nobody holds it any more.
-    fn replays_end(&mut self) {
-        let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
-        for (offset, record) in self.records.iter_mut().filter(|(_, record)| record.replayed) {
-            // One that was rejected may wait for the dead-letter topic: that ends, too.
-            let ends = match record.state {
-                State::Free | State::Held { .. } => true,
-                State::Dead => !letters.contains(offset),
-                State::Accepted | State::Archived | State::Deleted => false,
-            };
-            if ends {
-                record.state = State::Archived;
-                self.works.remove(offset);
-            }
-        }
     }
 
     fn produce(&mut self, keys: &[usize]) {
@@ -358,6 +338,7 @@ impl Run {
 
     /// The check at the moment of the grant.
     fn granted(&mut self, member: usize, offset: i64, count: i16) {
+        self.read_back();
         let now_held = self.who_holds();
         let record = self.records[&offset].clone();
         assert!(
@@ -504,6 +485,7 @@ impl Run {
         error: Option<ShareError>,
         before: &Before,
     ) {
+        self.read_back();
         let numbered = self.is_numbered(member);
         self.trace.push(format!("{error:?}"));
         let mine = |offset: i64| before.holders.get(&offset).filter(|holder| holder.0 == member);
@@ -591,77 +573,8 @@ impl Run {
         self.world.lose(name);
     }
 
-    fn retention(&mut self, at: i64) {
-        let end = self.world.logs[&partition(0)].facts.end.get();
-        let start = self.world.logs[&partition(0)].facts.log_start.get();
-        let at = (start + at).min(end);
-        self.works.retain(|&offset, _| offset >= at);
-        self.world.log_start(at);
-        for (_, record) in self.records.range_mut(..at) {
-            if !matches!(record.state, State::Accepted | State::Archived) {
-                record.state = State::Deleted;
-            }
-        }
-    }
-
     fn is_letter(&self, offset: i64) -> bool {
         self.world.letters().iter().any(|letter| letter.offset == offset)
-    }
-
-    /// An operator alters a key; of keyless records, and without order, every record by itself.
-    fn alter(&mut self, key: usize, action: KeyAction) {
-        let subjects: Vec<KeyRef> = if self.keyed && KEYS[key] != "-" {
-            vec![of(KEYS[key])]
-        } else {
-            let alone = self.records.iter().filter(|(_, record)| !self.keyed || record.key == key);
-            alone.map(|(&offset, _)| at(offset)).collect()
-        };
-        let unsettled = |run: &Self| -> BTreeSet<i64> {
-            run.records.keys().copied().filter(|&offset| run.world_has(offset)).collect()
-        };
-        // Loads what is not in memory.
-        drop(self.world.describe(&[]));
-        let before = unsettled(self);
-        for subject in subjects {
-            let outcome = self.world.alter(subject, action);
-            self.trace.push(format!("{outcome:?}"));
-            let Ok(altered) = outcome else { continue };
-            if action != KeyAction::Park {
-                // What was resumed recalls what lies behind it; with delivery numbers that comes back at once.
-                let records = &self.records;
-                self.works.retain(|offset, work| !(work.numbered && records[offset].key == key));
-            }
-            if self.keyed && altered.key.is_some() {
-                match action {
-                    KeyAction::Park => drop(self.parked.insert(key)),
-                    KeyAction::Redrive | KeyAction::Replay(..) => {}
-                    _ => drop(self.parked.remove(&key)),
-                }
-            }
-            let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
-            let of_key = before.iter().filter(|&offset| self.records[offset].key == key);
-            let first = of_key.min().copied().unwrap_or(i64::MAX);
-            for (offset, record) in self.records.iter_mut().filter(|(_, record)| record.key == key) {
-                let replayed = match action {
-                    KeyAction::Redrive => letters.contains(offset),
-                    KeyAction::Replay(from, to) => {
-                        (from.get()..=to.get()).contains(offset) && *offset < first
-                    }
-                    _ => false,
-                };
-                record.may_return |= replayed;
-                record.replayed |= replayed;
-            }
-        }
-        let after = unsettled(self);
-        for (offset, record) in &mut self.records {
-            record.resumed |= action != KeyAction::Park;
-            // What is stopped and freed has nothing more to wait for.
-            record.waits_until = Mono(0);
-            if before.contains(offset) && !after.contains(offset) {
-                record.state = State::Archived;
-            }
-        }
     }
 
     /// All members end, then one works off everything that is left.
