@@ -22,7 +22,7 @@ use crate::common::{
 use coordinator::command::{AckRange, Fact, KeyShareTerms};
 use coordinator::io::ScannedKind;
 use coordinator::share::admin::KeyAction;
-use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder};
+use coordinator::share::{LeftBy, Poison, ShareAssignment, ShareError, ShareOrder};
 use coordinator::time::{Micros, Mono};
 
 use self::readers::Readers;
@@ -102,6 +102,8 @@ struct Run {
     readers: Readers,
     /// Keys that an operator parked.
     parked: BTreeSet<usize>,
+    /// Where assignment is sticky: to whom each key went since the members at work changed.
+    homes: BTreeMap<usize, usize>,
     trace: Vec<String>,
     /// A failure shows the trace.
     shows: bool,
@@ -149,6 +151,7 @@ impl Run {
             unread_order: false,
             readers: Readers::default(),
             parked: BTreeSet::new(),
+            homes: BTreeMap::new(),
             trace: Vec::new(),
             shows: false,
         }
@@ -156,6 +159,9 @@ impl Run {
 
     fn step(&mut self, step: &Step) {
         self.trace.push(format!("{step:?}"));
+        if step.may_move_homes() {
+            self.homes.clear();
+        }
         match *step {
             Step::Produce(ref keys) => self.produce(keys),
             Step::Control => {
@@ -235,6 +241,7 @@ impl Run {
                 }
                 self.unread_order |= !self.is_loaded();
             }
+            Step::Sticky(sticky) => self.assign(sticky),
             Step::Poison(poison) => {
                 self.poison = poison;
                 self.follows |= poison == Poison::Follow;
@@ -287,6 +294,13 @@ impl Run {
         self.works.retain(|_, work| work.member != member);
     }
 
+    /// Keys have homes from now on, or none.
+    fn assign(&mut self, sticky: bool) {
+        self.world.config.assignment =
+            if sticky { ShareAssignment::Sticky } else { ShareAssignment::Dynamic };
+        self.world.configure();
+    }
+
     /// A request of the member is about to be sent: a new session after a loss with no fetch out proves that it has
     /// stopped.
     fn heard(&mut self, member: usize) {
@@ -317,6 +331,9 @@ impl Run {
     fn fetch(&mut self, member: usize, max: i32, bytes: i32) {
         let name = MEMBERS[member];
         self.heard(member);
+        if self.world.epoch(name) == 0 {
+            self.homes.clear();
+        }
         let numbered = self.numbered[member];
         let terms = KeyShareTerms { keys_max: 0, records_per_key_max: 3, stops_at_disconnect: false };
         let ask = Want { bytes, key_share: numbered.then_some(terms), ..want(max) };
@@ -324,6 +341,7 @@ impl Run {
         let answer = match self.world.fetched(name, ticket) {
             None => return,
             Some(Err(ShareError::SessionNotFound | ShareError::InvalidSessionEpoch)) => {
+                self.homes.clear();
                 return self.world.reopen(name);
             }
             Some(answer) => answer.expect("nothing else fails"),
@@ -400,6 +418,11 @@ impl Run {
             };
             assert!(in_flight <= max, "O2: {in_flight} of a key in flight");
         }
+        let sticky = self.keyed && self.world.config.assignment == ShareAssignment::Sticky;
+        if sticky && KEYS[record.key] != "-" && member < MEMBERS.len() {
+            let home = *self.homes.entry(record.key).or_insert(member);
+            assert_eq!(home, member, "{offset}: its key went to its home before, and nobody came or went");
+        }
         let record = self.records.get_mut(&offset).unwrap();
         assert!(
             count - 1 == record.failed || count == record.failed + 2 || (count == 1 && record.resumed),
@@ -463,7 +486,10 @@ impl Run {
         else {
             panic!("an acknowledgement is answered")
         };
-        let Ok(reply) = reply else { return self.world.reopen(name) };
+        let Ok(reply) = reply else {
+            self.homes.clear();
+            return self.world.reopen(name);
+        };
         let error = reply.parts[0].error;
         self.acked(member, (first, last), kind, error, &before);
     }
@@ -589,6 +615,7 @@ impl Run {
             self.alter(key, KeyAction::Resume);
         }
         self.works.clear();
+        self.homes.clear();
         self.numbered = [false; 3];
         let (mut idle, mut rounds) = (0, 0);
         while idle < 3 {
