@@ -144,7 +144,11 @@ impl SharePartition {
         let halt = match (self.stops.key(key), self.replays.get(&key)) {
             (Some(stop), _) if !stop.follows => Some(Halt::All),
             // What lies before the next record of a replay goes before it, all else behind it.
-            (_, Some(replay)) => Some(Halt::From(replay.next(key))),
+            (follows, Some(replay)) => {
+                let next = replay.next(key);
+                let before = follows.is_some() && self.queue.first(key).is_some_and(|first| first < next);
+                Some(if before { Halt::Follows } else { Halt::From(next) })
+            }
             (Some(_), None) => Some(Halt::Follows),
             (None, None) => None,
         };

@@ -359,6 +359,24 @@ fn k50_a_redrive_and_what_is_not_done_yet_keep_the_order_together() {
     assert_eq!(world.start(), 5);
 }
 
+/// What follows goes to the dead-letter topic, also in front of what is redriven.
+#[test]
+fn k50_a_redrive_of_a_key_that_is_followed() {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("a a a a");
+    assert_eq!(offsets(&world.fetch("A", 4)), [0, 1, 2, 3]);
+    assert_eq!(world.ack("A", 3, 3, REJECT), None);
+    world.config.poison = Poison::Follow;
+    world.configure();
+    assert_eq!(world.ack("A", 1, 1, REJECT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    drop(world.close_session("A", vec![]));
+    assert_eq!(offsets(&world.fetch("B", 10)), [1, 3]);
+    assert_eq!(world.letter_offsets(), [3, 1, 0, 2]);
+    assert_eq!(world.ack("B", 1, 3, ACCEPT), None, "2 is done");
+    assert_eq!(world.start(), 4);
+}
+
 /// Of a key that rests in a page nobody knows which of its records are done: nothing comes twice.
 #[test]
 fn k46_a_key_that_waits_in_a_page_is_replayed_when_its_wait_is_over() {
