@@ -156,7 +156,7 @@ impl SharePartition {
             Event::Stopped { stop, counted, ranges } => {
                 // Also of records that nobody has scanned yet: unreadable ones, which are not read again.
                 for offset in ranges.iter().flat_map(|range| range.0..=range.1) {
-                    if offset >= self.window.start() && !self.window.settled().contains(offset) {
+                    if self.window.is_unsettled(offset) {
                         if self.window.get(offset).is_none() {
                             self.window.insert(offset, unscanned());
                         }

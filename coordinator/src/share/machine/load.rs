@@ -136,6 +136,8 @@ impl<S: Slice> ShareMachine<S> {
         let (Ok(mut partition), Some(log_start)) = (recovery.finish(now), log_start) else {
             return self.load_failed(now, number);
         };
+        // Settings may have changed since the stored state was written, and while its pages were read.
+        partition.configure(self.config(group));
         partition.recovered(now, log_start, survivors.as_ref());
         // Whenever it is read: that they were released may not have been stored before the disk refused something.
         self.release_readers(group, &mut partition, now);
