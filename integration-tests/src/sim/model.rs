@@ -198,6 +198,7 @@ impl Model {
             }
         }
         self.rounded_at = now.mono;
+        self.letters.round_begins();
         self.logs.values_mut().for_each(|log| log.start_before = log.start);
         for input in inputs {
             match input {

@@ -109,6 +109,8 @@ impl Share {
                 self.amend(offset, |record| {
                     if let Some(hold) = &mut record.hold {
                         hold.recalled = hold.recalled.or(Tri::Maybe);
+                        // With delivery numbers what is recalled comes back at once.
+                        hold.doubt |= hold.numbered;
                         // What is read back into a group without order returns at once.
                         hold.doubt |= hold.restarted && ordered;
                     }
