@@ -317,7 +317,11 @@ impl Model {
     ) {
         let Some(Pending::Reset(reset)) = self.pending.remove(&ticket) else { return };
         for (partition, result) in results {
-            if let Some((share, log)) = self.share_and_log(&(Arc::clone(&reset.group), *partition)) {
+            let id = (Arc::clone(&reset.group), *partition);
+            if result.is_ok() {
+                self.letters.begins_elsewhere(&id);
+            }
+            if let Some((share, log)) = self.share_and_log(&id) {
                 match result {
                     Ok(at) => share.is_reset(at.get(), log),
                     // Refused for certain: nothing was changed.

@@ -74,6 +74,11 @@ impl Letters {
         }
     }
 
+    /// All of a share-partition comes again: it begins elsewhere.
+    pub(super) fn begins_elsewhere(&mut self, id: &ShareId) {
+        self.copied.iter_mut().filter(|(key, _)| key.0 == *id).for_each(|(_, copied)| copied.copies = 0);
+    }
+
     pub(super) fn sync_began(&mut self, job: u64, partition: PartitionId) {
         if let Some(log) = self.logs.get(&partition) {
             self.jobs.insert(job, (partition, log.end));
