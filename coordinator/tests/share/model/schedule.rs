@@ -49,6 +49,7 @@ fn scarce() -> impl Strategy<Value = Scarce> {
     let limits = (window, pick(&[0, 10, 512]), pick(&[0, 2, 8_000])).prop_map(
         |((queued, look_ups, waits, page_keys, lead), inline, marks)| WindowLimits {
             spill_from_parts: u64::MAX,
+            read_far_bytes: u64::MAX,
             key_queued_max: [queued + 1, queued, 1],
             look_ups_max: look_ups as usize,
             waits_max: waits as usize,
