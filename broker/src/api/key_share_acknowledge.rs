@@ -4,7 +4,6 @@
 //! range. Without a member it comes from the standalone reader that this connection is.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use coordinator::command::{Command, ShareAcknowledge};
 use coordinator::reply::ShareAcknowledged;
@@ -16,7 +15,7 @@ use protocol::messages::key_share_acknowledge::{
 use protocol::messages::key_share_fetch::AcknowledgeResult;
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{text, words};
+use super::coordination::words;
 use super::share_acknowledge::no_session_begins_here;
 use super::share_requests::{OPENS, Refusal, distinct, member_or_reader, numbered, recalled, results};
 use crate::catalog::Image;

@@ -7,7 +7,6 @@
 //! followed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use coordinator::command::{Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch};
 use coordinator::reply::{ShareFetched, SharePart};
@@ -18,7 +17,7 @@ use protocol::messages::key_share_fetch::{
 };
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{text, words};
+use super::coordination::words;
 use super::share_requests::{
     OPENS, Refusal, distinct, fetch_error, member_or_reader, number, numbered, recalled, results, told,
 };

@@ -107,7 +107,12 @@ pub(crate) fn play(bootstrap: &str, scenario: &Scenario) -> Vec<Outcome> {
         since: None,
     };
     if !scenario.group.is_empty() {
-        assert_eq!(player.configure(scenario.group), 0, "{}: its settings", scenario.name);
+        assert_eq!(
+            player.admin.configure_group(scenario.name, scenario.group),
+            0,
+            "{}: its settings",
+            scenario.name
+        );
     }
     scenario.steps.iter().map(|(step, _)| player.step(step)).collect()
 }
