@@ -511,9 +511,9 @@ impl KeyQueue {
         }
     }
 
-    /// Whether `key` holds back records.
-    pub(crate) fn is_halted(&self, key: KeyHash) -> bool {
-        self.halted.contains_key(&key)
+    /// Whether `key` holds back all of its records.
+    pub(crate) fn hands_out_nothing(&self, key: KeyHash) -> bool {
+        self.halted.get(&key) == Some(&Halt::All)
     }
 
     /// The oldest record that a followed key has next, with nothing of the key out.

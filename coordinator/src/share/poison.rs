@@ -143,8 +143,12 @@ impl SharePartition {
     pub(super) fn update_stop(&mut self, key: KeyHash) {
         let halt = match (self.stops.key(key), self.replays.get(&key)) {
             (Some(stop), _) if !stop.follows => Some(Halt::All),
-            // What is left of before the end of a replay goes before it, all else behind it.
-            (_, Some(replay)) => Some(Halt::From(replay.to + 1)),
+            // What lies before the next record of a replay goes before it, all else behind it.
+            (follows, Some(replay)) => {
+                let next = replay.next(key);
+                let before = follows.is_some() && self.queue.first(key).is_some_and(|first| first < next);
+                Some(if before { Halt::Follows } else { Halt::From(next) })
+            }
             (Some(_), None) => Some(Halt::Follows),
             (None, None) => None,
         };

@@ -335,6 +335,48 @@ fn k46_a_replay_ends_at_the_first_record_that_is_not_done() {
     assert_eq!(refused, Err(AdminError::InvalidRange));
 }
 
+/// What was not dead-lettered between those that are redriven goes out in its turn.
+#[test]
+fn k50_a_redrive_and_what_is_not_done_yet_keep_the_order_together() {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("a a a a a");
+    assert_eq!(offsets(&world.fetch("A", 5)), [0, 1, 2, 3, 4]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.ack("A", 2, 2, REJECT), None);
+    assert_eq!(world.ack("A", 4, 4, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0, 2, 4]);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 3);
+    assert_eq!(world.fetch("B", 1), [], "A has 1 and 3");
+    drop(world.close_session("A", vec![]));
+    for offset in 0..5 {
+        if offset == 3 {
+            world.restart(0);
+            world.reopen("B");
+        }
+        assert_eq!(offsets(&world.fetch("B", 1)), [offset]);
+        assert_eq!(world.ack("B", offset, offset, ACCEPT), None);
+    }
+    assert_eq!(world.start(), 5);
+}
+
+/// What follows goes to the dead-letter topic, also in front of what is redriven.
+#[test]
+fn k50_a_redrive_of_a_key_that_is_followed() {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("a a a a");
+    assert_eq!(offsets(&world.fetch("A", 4)), [0, 1, 2, 3]);
+    assert_eq!(world.ack("A", 3, 3, REJECT), None);
+    world.config.poison = Poison::Follow;
+    world.configure();
+    assert_eq!(world.ack("A", 1, 1, REJECT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    drop(world.close_session("A", vec![]));
+    assert_eq!(offsets(&world.fetch("B", 10)), [1, 3]);
+    assert_eq!(world.letter_offsets(), [3, 1, 0, 2]);
+    assert_eq!(world.ack("B", 1, 3, ACCEPT), None, "2 is done");
+    assert_eq!(world.start(), 4);
+}
+
 /// Of a key that rests in a page nobody knows which of its records are done: nothing comes twice.
 #[test]
 fn k46_a_key_that_waits_in_a_page_is_replayed_when_its_wait_is_over() {

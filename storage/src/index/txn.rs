@@ -93,7 +93,18 @@ impl TxnIndex {
         Ok(sound)
     }
 
-    /// All entries.
+    /// Whether it has just these entries, byte for byte.
+    pub(crate) fn holds(&mut self, txns: &[AbortedTransaction]) -> io::Result<bool> {
+        let mut expected = txns.iter().map(encode);
+        let mut same = true;
+        self.entries.each_from(0, |entry| {
+            same = expected.next().as_ref() == Some(entry);
+            same
+        })?;
+        Ok(same && expected.next().is_none())
+    }
+
+    /// All entries, of a version that is known.
     pub(crate) fn all(&mut self) -> io::Result<Vec<AbortedTransaction>> {
         let mut found = Vec::new();
         self.entries.each_from(0, |entry| {
@@ -230,6 +241,20 @@ mod tests {
         assert!(!sound(&[txn(1, 12, 12, 13)]), "no record");
         assert!(!sound(&[txn(1, 12, 13, 15)]), "stable behind the marker");
         assert!(!sound(&[txn(1, 12, 13, 14), txn(2, 12, 13, 14)]), "one marker twice");
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_is_an_entry_all_the_same() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let mut index = index(&disk, None);
+        assert!(index.holds(&[]).unwrap());
+        index.push(&txn(1, 0, 1, 2));
+        assert!(index.holds(&[txn(1, 0, 1, 2)]).unwrap());
+        assert!(!index.holds(&[]).unwrap() && !index.holds(&[txn(2, 0, 1, 2)]).unwrap());
+        assert!(!index.holds(&[txn(1, 0, 1, 2), txn(1, 3, 4, 5)]).unwrap());
+        disk.open("i").unwrap().write_all_at(&[0x7f], 0).unwrap();
+        let mut index = self::index(&disk, Some(34));
+        assert!(!index.holds(&[]).unwrap() && !index.holds(&[txn(1, 0, 1, 2)]).unwrap());
     }
 
     proptest! {

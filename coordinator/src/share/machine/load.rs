@@ -18,7 +18,7 @@ use crate::share::member::Loss;
 use crate::share::partition::SharePartition;
 use crate::share::recovery::Recovery;
 use crate::share::{ShareError, ShareOrder, ShareReset};
-use crate::time::{Micros, Now};
+use crate::time::{Micros, Mono, Now};
 
 /// How long a share-partition whose events the disk refuses rests before it is read again.
 const RELOAD_AFTER: Micros = Micros(1_000_000);
@@ -43,6 +43,7 @@ impl<S: Slice> ShareMachine<S> {
                 interested: BTreeSet::new(),
                 residents: BTreeSet::new(),
                 scanning: false,
+                granted_at: Mono(0),
                 look_ups: 0,
                 flushing: None,
                 failures: 0,
@@ -290,6 +291,7 @@ impl<S: Slice> ShareMachine<S> {
             group.parts.remove(&number);
         }
         self.timers.set(Timer::Part(number), None);
+        self.timers.set(Timer::ReadOn(number), None);
         self.timers.set(Timer::Sync(number), None);
         self.timers.set(Timer::Reload(number), None);
         self.timers.set(Timer::Letters(number), None);

@@ -118,7 +118,8 @@ impl Run {
             }
         }
         READERS.iter().enumerate().for_each(|(reader, _)| self.reader_lost(reader));
-        self.world.live(&[]);
+        // From now on members are at work again.
+        self.world.live(&MEMBERS);
     }
 
     /// Its connection, which is even for the first reader and odd for the other.

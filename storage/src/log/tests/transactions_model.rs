@@ -411,6 +411,24 @@ proptest! {
     }
 }
 
+#[test]
+fn a_damaged_index_is_made_anew_where_compaction_took_what_it_named() {
+    let mut model = Model::new(0, true);
+    for step in [
+        Step::Data { producer: 2, count: 1 },
+        Step::End { producer: 2, commit: false, bump: true },
+        Step::Data { producer: 3, count: 1 },
+        Step::Roll,
+        Step::End { producer: 3, commit: false, bump: true },
+        Step::Clean { steps: 2 },
+        Step::Data { producer: 0, count: 1 },
+        Step::DamageIndex { which: 0, position: 0 },
+    ] {
+        model.take(&step);
+        model.check();
+    }
+}
+
 /// `SLUICE_SIM_CASES` asks for more runs than the tests of every day take.
 fn cases() -> u32 {
     std::env::var("SLUICE_SIM_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
