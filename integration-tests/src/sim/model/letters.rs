@@ -202,8 +202,10 @@ impl Model {
             return broken("its record is done");
         }
         let follows = letter.reason.starts_with("follows");
-        // What is in hands may have failed without a word, as when its lock ran out while its state could not be read.
-        let may_fail = record.stop != Tri::No || record.unknown || record.hold.is_some();
+        // What is in hands in doubt may have failed without a word: its lock ran out while its state could not be read, or
+        // that it was rejected could not be stored.
+        let in_doubt = record.hold.as_ref().is_some_and(|hold| hold.doubt);
+        let may_fail = record.stop != Tri::No || record.unknown || in_doubt;
         if !follows && !may_fail && letter.offset >= log.start_asked {
             return broken("its record did not fail");
         }
