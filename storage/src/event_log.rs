@@ -27,7 +27,7 @@ use bytes::Bytes;
 
 use self::frame::{Content, EVENT, EVENT_OF_MORE, PAGES, SNAPSHOT, put_frame, put_header, read};
 use self::pages::{Pages, Table};
-use crate::disk::{Disk, DiskFile, is_full, join};
+use crate::disk::{Disk, DiskFile, NotCut, cut_off, is_full, join};
 use crate::error::{IoContext, StorageError};
 
 pub(crate) use self::pages::DamagedPage;
@@ -164,11 +164,13 @@ impl EventLog {
             if content.valid_len < file_len {
                 tracing::warn!(path, lost = file_len - content.valid_len, "torn tail of an event log is cut");
                 // For good: what was torn must not join on behind a header or frame that is written in its place.
-                file.set_len(content.valid_len).doing("cut", &path)?;
-                file.sync_data().map_err(|error| {
-                    tracing::error!(path, %error, "the cut of an event log cannot be synced");
-                    StorageError::Poisoned
-                })?;
+                match cut_off(&*file, content.valid_len, file_len) {
+                    Err(NotCut::Synced(error)) => {
+                        tracing::error!(path, %error, "the cut of an event log cannot be synced");
+                        return Err(StorageError::Poisoned);
+                    }
+                    cut => cut.map_err(io::Error::from).doing("cut", &path)?,
+                }
             }
             found.generations.remove(&generation);
             log.generation = generation;
