@@ -141,7 +141,19 @@ impl World {
         }
     }
 
+    /// As a broker does: where not all logs are as an orderly stop left them, it starts once more, as after another one.
     fn start(&mut self, is_calm: bool) -> Result<(), Begin> {
+        self.start_once(is_calm)?;
+        if !self.logs().has_lost_records() {
+            return Ok(());
+        }
+        ensure!(!is_calm, Lost, "a log is not as an orderly stop has left it");
+        self.note(|| "not all logs are as they were left: start anew".to_owned());
+        self.logs = None;
+        self.start_once(is_calm)
+    }
+
+    fn start_once(&mut self, is_calm: bool) -> Result<(), Begin> {
         let data_dir = DataDir::open(Arc::clone(&self.disk))?;
         let is_clean = data_dir.was_clean();
         self.boot += 1;
@@ -222,7 +234,7 @@ impl World {
                 }
             }
         }
-        self.settle(index, facts, is_calm)?;
+        self.settle(index, facts, is_clean, is_calm)?;
         if is_clean {
             // A stop can have been in order although it did not live to say so.
             self.models[index].synced = self.models[index].synced.max(facts.synced.0);
@@ -285,7 +297,7 @@ impl World {
     }
 
     /// Takes over what is left of a log, after checking that it may be just that.
-    fn settle(&mut self, index: usize, facts: LogFacts, is_calm: bool) -> Checked {
+    fn settle(&mut self, index: usize, facts: LogFacts, is_clean: bool, is_calm: bool) -> Checked {
         let epoch = self.epoch;
         let model = &mut self.models[index];
         let ending = model.ending.unwrap_or(Ending::Clean);
@@ -299,7 +311,15 @@ impl World {
         );
         ensure!(start <= end, Start, "{name}: starts at {start}, behind its end {end}");
         let maybe = model.maybe.take();
-        let kept = if ending == Ending::Cut { model.synced } else { model.end };
+        let mut kept = if ending == Ending::Cut { model.synced } else { model.end };
+        if !is_clean
+            && let Some(corrupted) = self.corrupted.as_ref().filter(|corrupted| corrupted.index == index)
+            && end == corrupted.base.max(start)
+        {
+            // A start that has to check the batch ends the log in front of it: one after an unclean stop looks into the
+            // segment below the recovery point, and checks all of it where that one's end cannot be found.
+            kept = kept.min(end);
+        }
         ensure!(end >= kept, Lost, "{name}: ends at {end}, {kept} must be there after {ending:?}");
         if end > model.end {
             match maybe.filter(|batch| batch.base == model.end && batch.next() == end) {
