@@ -280,6 +280,35 @@ fn r08_a_sync_that_failed_unheard_is_not_forgotten() {
 }
 
 #[test]
+fn r08_a_start_that_a_sync_failed_is_not_forgotten() {
+    for seed in 0..8 {
+        for calls in 0..16 {
+            let mut world = World::new(seed);
+            world.append(batch(3)).unwrap();
+            world.sync();
+            world.append(batch(3)).unwrap();
+            let len = world.facts().bytes;
+            world.stop_hard();
+            let file = world.disk().open("t-0/00000000000000000000.log").unwrap();
+            file.write_all_at(&[7; 5], len).unwrap();
+            world.sim.fail_after(calls);
+            let _started = DataDir::open(world.disk()).and_then(|data_dir| {
+                let boot = crate::Boot { boot: 2, leader_epoch: 1 };
+                let mut logs = crate::Logs::open(data_dir, world.options.clone(), boot)?;
+                logs.open_partition(partition(0), TOPIC, LogConfig::default())
+            });
+            world.sim.disarm();
+            world.boot_at(2);
+            world.kill();
+            world.append(batch(3)).unwrap();
+            assert_eq!(world.sync(), Offset(9));
+            world.power_cut();
+            assert_eq!(world.facts().end, Offset(9), "seed {seed}, call {calls}");
+        }
+    }
+}
+
+#[test]
 fn what_a_start_was_cutting_off_when_it_died_does_not_come_back() {
     for seed in 0..8 {
         for calls in 0..16 {
