@@ -233,7 +233,11 @@ impl World {
         if end == (*base).max(start) {
             let rest = format!("{path}.{position}.");
             let is_kept = self.files(*index, &[".lost"]).iter().any(|file| file.starts_with(&rest));
-            ensure!(is_kept || !is_followed, Damage, "{name}: cut at {base}, and what was behind is not kept");
+            ensure!(
+                is_kept || !is_followed,
+                Damage,
+                "{name}: cut at {base}, and what was behind is not kept"
+            );
             self.check(*index)?;
             return self.recreate(*index);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use storage::{Boot, DataDir, Disk, LogFacts, Logs, PartitionToOpen, SimDisk, StorageError};
 
-use super::World;
+use super::{Outstanding, World};
 use crate::breakage::Breakage;
 use crate::model::{Ending, Stored};
 use crate::report::{Checked, Rule, Violation, ensure};
@@ -21,11 +21,22 @@ impl World {
     /// Ends the life in a chosen way, damages what lies there, and begins the next one.
     pub(super) fn end(&mut self, ending: Ending) -> Checked {
         self.sim.disarm();
+        self.sync_unheard(ending);
         let mut ending = ending;
         if ending == Ending::Clean && !self.stop()? {
             ending = if self.sim.is_dead() { self.draw_death() } else { Ending::Kill };
         }
         self.begin(ending)
+    }
+
+    /// Before the process is killed the oldest sync that is out has come to its end, and perhaps failed; nobody takes the
+    /// result. Every second time by the count of numbers: what a seed draws stays as it was.
+    fn sync_unheard(&mut self, ending: Ending) {
+        if ending == Ending::Kill && self.numbers.is_multiple_of(2) && !self.outstanding.is_empty() {
+            let Outstanding { id, job, .. } = self.outstanding.remove(0);
+            let failed = job.run().is_err();
+            self.note(|| format!("a sync of {} ends unheard, failed: {failed}", id.index));
+        }
     }
 
     /// The process has died within a call.
