@@ -1,6 +1,8 @@
 # What a newcomer runs: `make demo`, `make test`. The rest is for developers; `make help` lists it.
 
 CARGO ?= cargo
+# Where cargo puts what it builds, as it finds it itself.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: help build demo test lint test-cargo test-foreign test-mixed test-share-chaos test-garbage test-crash test-model test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-share bench-kafka-produce bench-kafka-consume bench-kafka-share clean
@@ -12,7 +14,7 @@ build: ## build the release binary, target/release/sluice
 	$(CARGO) build --release -p sluice-broker
 
 demo: build ## the main job on real data: one partition, many workers, every key in order
-	target/release/sluice demo
+	$(TARGET)/release/sluice demo
 
 test: lint test-cargo test-foreign ## everything that CI runs
 
@@ -36,7 +38,7 @@ test-mixed: ## the mixed-client key-order test, with and without a crash of the 
 	SLUICE_MIXED_REPEAT=$(or $(ROUNDS),20) $(FOREIGN) --test clients_mixed_key_order -- --test-threads=1 --nocapture
 
 test-share-chaos: build ## all share clients in one group for SECONDS, members churn, the broker is killed every minute
-	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_CHAOS_SECONDS=$(or $(SECONDS),1800) \
+	SLUICE_BIN=$(abspath $(TARGET))/release/sluice SLUICE_CHAOS_SECONDS=$(or $(SECONDS),1800) \
 	  $(FOREIGN) --test share_chaos -- --nocapture
 
 test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
@@ -55,11 +57,11 @@ test-sim-storage: ## the simulation of storage alone over SEEDS seeds from FROM 
 	  $(CARGO) test --profile sim -p sluice-storage --test sim -- --nocapture
 
 test-garbage: build ## 1,000 connections that send garbage for a minute leave the broker answering, with flat memory
-	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_GARBAGE_SECONDS=$(or $(SECONDS),60) \
+	SLUICE_BIN=$(abspath $(TARGET))/release/sluice SLUICE_GARBAGE_SECONDS=$(or $(SECONDS),60) \
 	  $(CARGO) test -p sluice-integration-tests --test hostile_garbage -- --nocapture
 
 test-crash: build ## a loaded broker is killed ROUNDS times: nothing lost, nothing doubled, every file checks
-	SLUICE_BIN=$(CURDIR)/target/release/sluice SLUICE_CRASH_ROUNDS=$(or $(ROUNDS),200) \
+	SLUICE_BIN=$(abspath $(TARGET))/release/sluice SLUICE_CRASH_ROUNDS=$(or $(ROUNDS),200) \
 	  $(CARGO) test -p sluice-integration-tests --test crash -- --nocapture
 
 bench: ## criterion benches of the parts
@@ -72,7 +74,7 @@ bench-footprint: build ## start-up time and idle memory, beside Apache Kafka's
 	$(BENCH) footprint
 
 # Each bench is a program: with Sluice alone, or with Apache Kafka beside it.
-BENCH = SLUICE_BIN=$(CURDIR)/target/release/sluice $(CARGO) run -q --release -p sluice-benches --bin
+BENCH = SLUICE_BIN=$(abspath $(TARGET))/release/sluice $(CARGO) run -q --release -p sluice-benches --bin
 
 bench-kafka-produce: build ## throughput, CPU and durable acknowledgements beside Apache Kafka's
 	$(BENCH) throughput -- produce

@@ -22,9 +22,14 @@ fn acquire_and_acknowledge(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new(format!("keys-{keys}"), members), |bencher| {
                 bencher.iter(|| {
                     let (bench, member) = &mut *state.borrow_mut();
-                    let got = bench.fetch(*member, records as i32);
-                    assert_eq!(ShareBench::count(&got), records as u64, "a fetch gets what it asks for");
-                    bench.accept(*member, &got);
+                    // Of few keys not all may be at hand at once: what is missing is looked up meanwhile.
+                    let mut left = records as u64;
+                    while left > 0 {
+                        let got = bench.fetch(*member, left as i32);
+                        assert!(!got.is_empty(), "there is always more");
+                        left -= ShareBench::count(&got);
+                        bench.accept(*member, &got);
+                    }
                     *member = (*member + 1) % sized(members, 1);
                 });
             });

@@ -8,17 +8,12 @@ use integration_tests::api_client::ApiClient;
 use integration_tests::real_time::wait_until;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{
-    BrokerId, CreateTopicsRequest, FetchRequest, IncrementalAlterConfigsRequest, ProduceRequest, TopicName,
-};
+use kafka_protocol::messages::{BrokerId, CreateTopicsRequest, FetchRequest, ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
 /// A topic that was made just now becomes known to the partition's leader.
 const PRODUCE_LIMIT: Duration = Duration::from_secs(30);
-/// Resource type of group settings (`ConfigResource.Type.GROUP`).
-const GROUP_RESOURCE: i8 = 32;
 
 /// A topic's name.
 #[must_use]
@@ -51,20 +46,8 @@ pub fn create(
 
 /// Sets settings of a share group, which need not exist.
 pub fn configure_group(bootstrap: &str, group: &str, configs: &[(&str, &str)]) {
-    let text = |text: &str| StrBytes::from_string(text.to_owned());
-    let config = |(name, value): &(&str, &str)| {
-        AlterableConfig::default()
-            .with_name(text(name))
-            .with_config_operation(0)
-            .with_value(Some(text(value)))
-    };
-    let resource = AlterConfigsResource::default()
-        .with_resource_type(GROUP_RESOURCE)
-        .with_resource_name(text(group))
-        .with_configs(configs.iter().map(config).collect());
-    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-    let answer = ApiClient::connect(bootstrap).call(1, &request);
-    assert_eq!(answer.responses[0].error_code, 0, "{bootstrap}: {:?}", answer.responses[0].error_message);
+    let error = ApiClient::connect(bootstrap).configure_group(group, configs);
+    assert_eq!(error, 0, "{bootstrap}: the settings of {group}");
 }
 
 /// Appends batches to partition 0 of a topic, one after another, each acknowledged when written.

@@ -224,6 +224,21 @@ fn open_once(config: &Config) -> Result<Opened, StartError> {
     };
     let mut logs = Logs::open(data_dir, options, boot).map_err(storage)?;
     let (image, mut facts) = load(config, &metadata, &mut logs).map_err(storage)?;
+    let recovery = logs.overview(0).recovery;
+    if recovery.logs > 0 {
+        tracing::info!(
+            logs = recovery.logs,
+            bytes = recovery.bytes,
+            unclean,
+            "checked what was written since the recovery points"
+        );
+    }
+    if recovery.gaps > 0 {
+        tracing::error!(
+            gaps = recovery.gaps,
+            "offsets are missing in the middle of logs; `sluice log verify` says where"
+        );
+    }
     if unclean {
         facts.insert(0, Fact::UncleanStop);
     }

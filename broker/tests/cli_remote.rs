@@ -98,7 +98,12 @@ async fn groups_are_listed_described_reset_and_deleted() {
 #[tokio::test]
 async fn keys_are_listed_explained_and_changed() {
     let setup = Setup::new("key").await;
-    assert!(ok(&setup, "keys list g").await.contains("has read nothing so far"));
+    // A script must not take a wrong name for a group that is well.
+    for line in ["keys list g", "keys why g --topic t --key key-0", "keys show g --topic t --key key-0"] {
+        let ended = sluice(&setup, line).await;
+        assert_eq!(ended.code, Some(1), "{line}: {}", ended.text);
+        assert!(ended.text.contains("read nothing") || ended.text.contains("never read"), "{}", ended.text);
+    }
     setup.produce(2).await;
     setup.produce(2).await;
     let mut a = setup.joined("a").await;

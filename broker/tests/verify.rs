@@ -99,3 +99,14 @@ fn files_are_opened_for_reading_only() {
     }
     assert!(dump.0 == Some(1) && dump.1.contains("00000000000000000000.log is damaged"), "{}", dump.1);
 }
+
+#[test]
+fn a_directory_that_is_none_of_a_broker_is_refused() {
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("letter.txt"), "dear").unwrap();
+    fs::create_dir(work.path().join("photos-7")).unwrap();
+    for words in [&["verify"][..], &["describe"], &["dump", "--topic", "photos", "--partition", "7"]] {
+        let (code, told) = log(work.path(), words);
+        assert!(code == Some(1) && told.contains("is no data directory"), "{told}");
+    }
+}

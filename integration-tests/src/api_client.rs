@@ -6,11 +6,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use kafka_protocol::messages::{RequestHeader, ResponseHeader};
+use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use kafka_protocol::messages::{IncrementalAlterConfigsRequest, RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable as _, Encodable as _, HeaderVersion as _, Request, StrBytes};
 
 /// Longer than any answer here may take, on a machine that is busy with other things.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Resource type of group settings (`ConfigResource.Type.GROUP`).
+const GROUP_RESOURCE: i8 = 32;
 
 /// One connection.
 #[derive(Debug)]
@@ -53,6 +57,21 @@ impl ApiClient {
     #[track_caller]
     pub fn call_as<R: Request>(&mut self, version: i16, layout: i16, request: &R) -> R::Response {
         self.try_call_as(version, layout, request).expect("the broker answers")
+    }
+
+    /// Sets settings of a group, which need not exist; the error code.
+    #[track_caller]
+    pub fn configure_group(&mut self, group: &str, configs: &[(&str, &str)]) -> i16 {
+        let text = |text: &str| StrBytes::from_string(text.to_owned());
+        let config = |&(name, value): &(&str, &str)| {
+            AlterableConfig::default().with_name(text(name)).with_value(Some(text(value)))
+        };
+        let resource = AlterConfigsResource::default()
+            .with_resource_type(GROUP_RESOURCE)
+            .with_resource_name(text(group))
+            .with_configs(configs.iter().map(config).collect());
+        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+        self.call(1, &request).responses[0].error_code
     }
 
     /// As [`Self::call`], to a broker that may go meanwhile.

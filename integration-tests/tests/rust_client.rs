@@ -7,10 +7,9 @@ use std::time::Duration;
 use client::{Error, KeyShareConsumer, Outcome};
 use integration_tests::api_client::ApiClient;
 use integration_tests::broker_process::BrokerProcess;
-use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{IncrementalAlterConfigsRequest, MetadataRequest, ProduceRequest, TopicName};
+use kafka_protocol::messages::{MetadataRequest, ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use records::batch::BatchBuilder;
 use records::ids::Offset;
@@ -18,18 +17,6 @@ use records::{Codec, TimestampType};
 
 const TOPIC: TopicName = TopicName(StrBytes::from_static_str("orders"));
 const RECORDS: u64 = 200;
-
-fn set(client: &mut ApiClient, name: &'static str, value: &'static str) {
-    let config = AlterableConfig::default()
-        .with_name(StrBytes::from_static_str(name))
-        .with_value(Some(StrBytes::from_static_str(value)));
-    let resource = AlterConfigsResource::default()
-        .with_resource_type(32)
-        .with_resource_name(StrBytes::from_static_str("billing"))
-        .with_configs(vec![config]);
-    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-    assert_eq!(client.call(1, &request).responses[0].error_code, 0);
-}
 
 fn produce(client: &mut ApiClient) {
     let topic = MetadataRequestTopic::default().with_name(Some(TOPIC));
@@ -51,7 +38,7 @@ fn a_group_without_order_is_refused_with_what_to_do() {
     let broker = BrokerProcess::start();
     let mut client = ApiClient::connect(broker.bootstrap());
     produce(&mut client);
-    set(&mut client, "share.auto.offset.reset", "earliest");
+    assert_eq!(client.configure_group("billing", &[("share.auto.offset.reset", "earliest")]), 0);
     let consumer = KeyShareConsumer::builder(broker.bootstrap(), "billing").topic("orders").build();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let refused = runtime.block_on(consumer.run(std::future::pending::<()>(), |_| async { Outcome::Accept }));
@@ -59,7 +46,7 @@ fn a_group_without_order_is_refused_with_what_to_do() {
     assert!(matches!(refused, Err(Error::NotKeyOrdered { .. })), "{text}");
     assert!(text.contains("--entity-name billing --add-config sluice.share.order=key"), "{text}");
 
-    set(&mut client, "sluice.share.order", "key");
+    assert_eq!(client.configure_group("billing", &[("sluice.share.order", "key")]), 0);
     let seen = Arc::new(Mutex::new(vec![Vec::new(); 7]));
     let done = Arc::new(AtomicU64::new(0));
     let all_done = Arc::new(tokio::sync::Notify::new());

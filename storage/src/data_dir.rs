@@ -24,6 +24,8 @@ const SYNC_FAILED: &str = ".sluice_sync_failed";
 pub struct DataDir {
     disk: Arc<dyn Disk>,
     clean: bool,
+    /// The boot that an orderly stop has ended, where it says so.
+    stopped_boot: Option<u64>,
     sync_failed: bool,
     _lock: Box<dyn DiskLock>,
 }
@@ -39,9 +41,11 @@ impl DataDir {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(StorageError::Locked),
             Err(error) => return Err(error).doing("lock", LOCK),
         };
-        let clean = disk.read(CLEAN_SHUTDOWN).doing("read", CLEAN_SHUTDOWN)?.is_some();
+        let marker = disk.read(CLEAN_SHUTDOWN).doing("read", CLEAN_SHUTDOWN)?;
+        let stopped_boot = marker.as_deref().and_then(stopped_boot);
+        let clean = marker.is_some();
         let sync_failed = disk.read(SYNC_FAILED).doing("read", SYNC_FAILED)?.is_some();
-        Ok(Self { disk, clean, sync_failed, _lock: lock })
+        Ok(Self { disk, clean, stopped_boot, sync_failed, _lock: lock })
     }
 
     /// The disk behind it.
@@ -54,6 +58,11 @@ impl DataDir {
     #[must_use]
     pub fn was_clean(&self) -> bool {
         self.clean
+    }
+
+    /// The boot that an orderly stop has ended; `None` after any other stop.
+    pub(crate) fn stopped_boot(&self) -> Option<u64> {
+        self.stopped_boot
     }
 
     /// Whether a sync failed since the last orderly stop.
@@ -110,6 +119,12 @@ pub(crate) fn note_failed_sync(disk: &dyn Disk) {
     if let Err(error) = disk.create(SYNC_FAILED) {
         tracing::error!(%error, "cannot leave word of a failed sync");
     }
+}
+
+/// The boot in the marker of an orderly stop.
+pub(crate) fn stopped_boot(marker: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(marker).ok()?;
+    text.strip_prefix("{\"version\":0,\"brokerEpoch\":")?.strip_suffix('}')?.parse().ok()
 }
 
 /// Kafka's `Uuid.toString`: base64 for URLs, without padding.

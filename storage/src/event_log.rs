@@ -7,7 +7,9 @@
 //!
 //! A frame's CRC goes on from that of the frame before, so bytes of a cut or failed write never join on behind new
 //! ones. The file ends at its first frame that does not check, or before the append that this frame belongs to: a torn
-//! tail is cut at opening.
+//! tail is cut at opening. Where more stands behind it, or the last stop was an orderly one, it is no torn tail but damage:
+//! then the file is kept as it was under another name, and it is told what is lost. Where the damage leaves nothing to go
+//! on from, opening is refused: to begin anew could skip what nobody has seen.
 //!
 //! What would be too much to be written with each snapshot stands in pages (`pages.rs`), of which a snapshot names those
 //! that it means. A generation counts when its snapshot is whole and the pages that came with it check: of those a sync
@@ -25,10 +27,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use self::frame::{Content, EVENT, EVENT_OF_MORE, PAGES, SNAPSHOT, put_frame, put_header, read};
+use self::frame::{
+    Content, EVENT, EVENT_OF_MORE, PAGES, SNAPSHOT, goes_on_behind, put_frame, put_header, read,
+};
 use self::pages::{Pages, Table};
 use crate::disk::{Disk, DiskFile, NotCut, cut_off, is_full, join};
 use crate::error::{IoContext, StorageError};
+use crate::log::lost::LOST;
 
 pub(crate) use self::pages::DamagedPage;
 pub use self::pages::PagePlaces;
@@ -111,7 +116,7 @@ struct Listed {
 struct Chosen {
     generation: u64,
     content: Content,
-    file_len: u64,
+    file: Bytes,
 }
 
 /// What a start makes of the generations that it finds.
@@ -122,14 +127,20 @@ struct Choice {
 }
 
 impl EventLog {
-    /// Opens the newest whole generation, or nothing when there is none.
+    /// Opens the newest whole generation, or nothing when there is none. `was_closed` when the process before stopped in
+    /// order and nobody wrote since.
+    ///
+    /// # Errors
+    /// [`StorageError::Damaged`] where the beginning of the only one is, so that what was settled is not known.
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         directory: &str,
         name: u64,
+        was_closed: bool,
     ) -> Result<(Self, Replay), StorageError> {
         let mut found = list(&**disk, directory, name)?;
         let choice = choose(&**disk, directory, name, &found.generations)?;
+        choice.check(&**disk, directory, name, &found.generations, was_closed)?;
         let path = |generation| generation_path(directory, name, generation);
         for generation in choice.unfinished {
             let path = path(generation);
@@ -158,13 +169,26 @@ impl EventLog {
             broken: false,
             pages: Pages::none(disk, pages::path(directory, name)),
         };
-        if let Some(Chosen { generation, content, file_len }) = choice.chosen {
+        if let Some(Chosen { generation, content, file: bytes }) = choice.chosen {
             let path = path(generation);
             let file = disk.open(&path).doing("open", &path)?;
-            if content.valid_len < file_len {
-                tracing::warn!(path, lost = file_len - content.valid_len, "torn tail of an event log is cut");
+            let lost = bytes.len() as u64 - content.valid_len;
+            if lost > 0 {
+                if was_closed || goes_on_behind(&bytes, content.valid_len, content.chain) {
+                    let kept = keep(&**disk, directory, &path, &bytes)?;
+                    tracing::error!(
+                        path,
+                        position = content.valid_len,
+                        lost,
+                        kept,
+                        "share state is damaged: it ends there, and what was settled and granted after that is not known, so \
+                         those records go out again; the file as it was is kept, remove it when it is not needed"
+                    );
+                } else {
+                    tracing::warn!(path, lost, "torn tail of an event log is cut");
+                }
                 // For good: what was torn must not join on behind a header or frame that is written in its place.
-                match cut_off(&*file, content.valid_len, file_len) {
+                match cut_off(&*file, content.valid_len, bytes.len() as u64) {
                     Err(NotCut::Synced(error)) => {
                         tracing::error!(path, %error, "the cut of an event log cannot be synced");
                         return Err(StorageError::Poisoned);
@@ -374,6 +398,65 @@ impl EventLog {
     }
 }
 
+impl Choice {
+    /// Refuses to go on where nothing is left of what was there. A power cut may leave the only one torn, too, where none
+    /// was ever synced: then nothing checks behind its beginning, and it is kept for whoever knows better.
+    fn check(
+        &self,
+        disk: &dyn Disk,
+        directory: &str,
+        name: u64,
+        generations: &BTreeSet<u64>,
+        was_closed: bool,
+    ) -> Result<(), StorageError> {
+        let (generation, from) = match &self.chosen {
+            Some(chosen) if chosen.content.valid_len == 0 => (chosen.generation, 0),
+            Some(_) => return Ok(()),
+            None => match generations.last() {
+                Some(generation) => (*generation, frame::HEADER_BYTES as u64),
+                None => return Ok(()),
+            },
+        };
+        let path = generation_path(directory, name, generation);
+        let bytes = Bytes::from(disk.read(&path).doing("read", &path)?.unwrap_or_default());
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        if !was_closed && !goes_on_behind(&bytes, from, 0) {
+            let kept = keep(disk, directory, &path, &bytes)?;
+            tracing::error!(
+                path,
+                kept,
+                "share state is torn as a whole: the group begins anew here, and the file is kept"
+            );
+            return Ok(());
+        }
+        let reason = format!(
+            "its beginning is damaged, so what a share group has settled in {directory} is not known; stop the broker and put \
+             it back from a copy, or remove share-{name}.* there: then the group begins anew where share.auto.offset.reset says"
+        );
+        Err(StorageError::Damaged { path, reason })
+    }
+}
+
+/// Keeps the bytes of a damaged file under another name, which no start reads. That path.
+fn keep(disk: &dyn Disk, directory: &str, path: &str, bytes: &[u8]) -> Result<String, StorageError> {
+    let mut number = 0_u32;
+    let kept = loop {
+        let number_behind = if number == 0 { String::new() } else { format!(".{number}") };
+        let kept = format!("{path}{number_behind}{LOST}");
+        if disk.read_len(&kept).doing("measure", &kept)?.is_none() {
+            break kept;
+        }
+        number += 1;
+    };
+    let file = disk.create(&kept).doing("create", &kept)?;
+    file.write_all_at(bytes, 0).doing("write", &kept)?;
+    file.sync_data().doing("sync", &kept)?;
+    disk.sync_dir(directory).doing("sync", directory)?;
+    Ok(kept)
+}
+
 fn generation_path(directory: &str, name: u64, generation: u64) -> String {
     join(directory, &format!("share-{name}.{generation}.events"))
 }
@@ -401,14 +484,13 @@ fn choose(
     let mut damaged: Option<(Chosen, usize)> = None;
     for &generation in generations.iter().rev() {
         let path = generation_path(directory, name, generation);
-        let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
-        let file_len = bytes.len() as u64;
-        if let Some(content) = read(&bytes.into(), &path, generation)? {
+        let bytes = Bytes::from(disk.read(&path).doing("read", &path)?.unwrap_or_default());
+        if let Some(content) = read(&bytes, &path, generation)? {
             let pages = pages::path(directory, name);
             // Without an older one it was durable: then what is damaged is, whatever else there is.
             let is_sure = generations.first() == Some(&generation);
             let is_whole = is_sure || pages::damaged(disk, &pages, &content.table, true)?.is_empty();
-            let found = Chosen { generation, content, file_len };
+            let found = Chosen { generation, content, file: bytes };
             if is_whole {
                 return Ok(Choice { chosen: Some(found), unfinished });
             }

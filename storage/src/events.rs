@@ -12,8 +12,10 @@ impl Logs {
     /// disk by the first append.
     pub fn open_events(&mut self, id: PartitionId, name: u64) -> Result<(EventsFacts, Replay), StorageError> {
         let disk = self.disk().clone();
+        let was_clean = self.data_dir.was_clean();
         let open = self.open_log(id)?;
-        match EventLog::open(&disk, open.log.directory(), name) {
+        let was_closed = was_clean && !open.events.contains_key(&name);
+        match EventLog::open(&disk, open.log.directory(), name, was_closed) {
             Ok((log, replay)) => {
                 let facts = log.facts();
                 open.events.insert(name, log);
@@ -120,7 +122,7 @@ impl Logs {
         let open = self.open_log(id)?;
         let log = match open.events.remove(&name) {
             Some(log) => log,
-            None => EventLog::open(&disk, open.log.directory(), name)?.0,
+            None => EventLog::open(&disk, open.log.directory(), name, false)?.0,
         };
         if let Err(error) = log.delete() {
             if matches!(error, StorageError::Poisoned) {

@@ -198,6 +198,11 @@ impl<const N: usize> EntryFile<N> {
         (first + count, before)
     }
 
+    /// Whether somebody has the file open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_open()
+    }
+
     pub(crate) fn close(&mut self) {
         self.file.close();
     }

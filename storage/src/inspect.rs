@@ -20,12 +20,13 @@ use records::batch::EndMarker;
 use records::ids::{Offset, TopicId};
 
 use crate::checkpoints;
-use crate::data_dir::CLEAN_SHUTDOWN;
+use crate::data_dir::{CLEAN_SHUTDOWN, stopped_boot};
 use crate::disk::{Disk, join};
 use crate::error::{IoContext, StorageError};
 use crate::log::stored_topic_id;
 use crate::options::BATCH_HEADER_BYTES;
 use crate::segment::{base_of, file_name};
+use crate::segment_list::{self, Noted};
 use crate::strays;
 use crate::walk::{Step, Walk};
 
@@ -141,6 +142,16 @@ pub fn partitions(disk: &dyn Disk) -> Result<Vec<(String, i32)>, StorageError> {
     Ok(found)
 }
 
+/// Whether anything in a directory is a broker's, ours or Kafka's: whose it is, a metadata store, a checkpoint, a partition.
+///
+/// # Errors
+/// When it cannot be listed.
+pub fn is_data_directory(disk: &dyn Disk) -> Result<bool, StorageError> {
+    let entries = disk.list("").doing("list", "the data directory")?;
+    let has_file = entries.iter().any(|entry| root::is_of_root(&entry.name));
+    Ok(has_file || !partitions(disk)?.is_empty())
+}
+
 /// Topic and index of a partition's directory; `None` where the name is none of one.
 #[must_use]
 pub fn partition_of(directory: &str) -> Option<(&str, i32)> {
@@ -165,9 +176,15 @@ pub fn inspect(
         let offsets = std::str::from_utf8(&bytes).ok().and_then(checkpoints::parse);
         Ok::<_, StorageError>(offsets.and_then(|offsets| offsets.get(&name).copied()))
     };
+    let marker = disk.read(CLEAN_SHUTDOWN).doing("read", CLEAN_SHUTDOWN)?;
+    let list = match marker.as_deref().and_then(stopped_boot) {
+        Some(boot) => segment_list::read(&**disk, boot)?,
+        None => None,
+    };
     // Before the log is read: it may grow meanwhile.
     let left = Left {
-        is_clean: is_clean(&**disk)?,
+        is_clean: marker.is_some(),
+        segments: list.and_then(|mut list| list.remove(&name)).unwrap_or_default(),
         recovery_point: of(checkpoints::RECOVERY_POINT)?.unwrap_or(Offset::ZERO),
         log_start: of(checkpoints::LOG_START)?.unwrap_or(Offset::ZERO),
         end: of(checkpoints::HIGH_WATERMARK)?,
@@ -193,10 +210,12 @@ pub fn inspect(
 }
 
 /// What the files at the root say of one log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Left {
     /// The broker closed everything in order, and none runs.
     is_clean: bool,
+    /// Its segments, where the orderly stop left a list of them.
+    segments: Vec<Noted>,
     recovery_point: Offset,
     log_start: Offset,
     /// The high watermark when it was written last; of a log that was closed in order its end.

@@ -26,6 +26,11 @@ impl LazyFile {
         &self.path
     }
 
+    /// Whether somebody has it open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.handle.is_some()
+    }
+
     /// The open file.
     pub(crate) fn get(&mut self) -> io::Result<&Arc<dyn DiskFile>> {
         if self.handle.is_none() {

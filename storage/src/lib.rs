@@ -34,6 +34,7 @@ mod producer_state;
 mod retired;
 mod scan;
 mod segment;
+mod segment_list;
 mod select;
 mod single;
 mod strays;

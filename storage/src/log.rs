@@ -7,10 +7,11 @@
 mod clean;
 mod damage;
 mod keys;
-mod lost;
+pub(crate) mod lost;
 mod read;
 mod recovery;
 mod retention;
+mod segments_left;
 mod snapshots;
 mod swap;
 mod sync;
@@ -36,6 +37,7 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::options::LogConfig;
 use crate::producer_state::{ProducerState, Verdict};
 use crate::segment::Segment;
+use crate::segment_list::Noted;
 use crate::strays::retire_directory;
 use crate::transactions::Marker;
 
@@ -131,6 +133,10 @@ pub(crate) struct PartitionLog {
     recovered_bytes: u64,
     /// What was missing then.
     lost: Option<lost::Lost>,
+    /// Segments that were there at the last orderly stop, and were not when it was opened.
+    missing: Vec<Noted>,
+    /// Stretches of offsets that were missing in its middle then.
+    gaps: usize,
     dirty: Dirty,
     /// Syncs that have not come back, oldest first, with those that have behind them.
     syncs: VecDeque<Begun>,

@@ -1,6 +1,7 @@
 //! All partition logs of a data directory. One thread owns them; what it hands out (slices, sync jobs) can be used
 //! on any.
 
+mod missing;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ use crate::metadata::Boot;
 use crate::options::{FlushPolicy, KEY_CACHE_BYTES_MAX, LogConfig, OPEN_AT_ONCE, OPEN_THREADS_MAX, Options};
 use crate::overview::RecoveryFacts;
 use crate::retired::Retired;
+use crate::segment_list::{self, SegmentList};
 use crate::strays::{self, directory_name};
 use crate::transactions::AbortedTransaction;
 
@@ -61,6 +63,8 @@ pub struct Logs {
     lazy: BTreeSet<PartitionId>,
     pub(crate) cleaned: OffsetCheckpoint,
     pub(crate) holes: OffsetCheckpoint,
+    /// The segments of logs that are not open yet, as an orderly stop left them.
+    left_segments: Option<SegmentList>,
     pub(crate) jobs: Jobs,
     pub(crate) retired: Retired,
     pub(crate) recovery: RecoveryFacts,
@@ -83,7 +87,12 @@ impl Logs {
     pub fn open(data_dir: DataDir, options: Options, boot: Boot) -> Result<Self, StorageError> {
         data_dir.claim(&options)?;
         let disk = &**data_dir.disk();
+        let left_segments = match data_dir.stopped_boot() {
+            Some(boot) => segment_list::read(disk, boot)?,
+            None => None,
+        };
         let logs = Self {
+            left_segments,
             recovery_points: checkpoints::read(disk, checkpoints::RECOVERY_POINT)?,
             log_starts: checkpoints::read(disk, checkpoints::LOG_START)?,
             log_starts_unsure: false,
@@ -213,6 +222,7 @@ impl Logs {
             // Another broker's directory tells of its holes by what it compacted.
             cleaned: known(&self.holes, checkpoints::HOLES).max(known(&self.cleaned, checkpoints::CLEANED)),
             end: self.ends.get(&name).copied(),
+            segments: self.left_segments.as_ref().and_then(|lists| lists.get(&name).cloned()),
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
@@ -222,15 +232,6 @@ impl Logs {
             self.data_dir.note_failed_sync();
         }
         opened.map(Some)
-    }
-
-    /// Refuses a log of which nothing is there although records of it were synced, in order or not: a disk that is not
-    /// mounted is no empty one.
-    fn refuse_missing(&self, name: &LogName) -> Result<(), StorageError> {
-        let start = self.log_starts.get(name).copied().unwrap_or(Offset::ZERO);
-        let Some(&end) = self.recovery_points.get(name).filter(|end| **end > start) else { return Ok(()) };
-        let (topic, partition) = name.clone();
-        Err(StorageError::Missing { topic, partition, start, end, file: checkpoints::RECOVERY_POINT })
     }
 
     /// Has another topic's directory make way.
@@ -244,25 +245,6 @@ impl Logs {
     #[must_use]
     pub fn has_lost_records(&self) -> bool {
         self.lost_records
-    }
-
-    /// Tells of records that are gone although they were synced, and notes where a log is not as an orderly stop left it.
-    fn note_lost(&mut self, name: &LogName, facts: &LogFacts) {
-        let is_clean = self.data_dir.was_clean();
-        let synced = self.recovery_points.get(name).copied();
-        // A stop in order writes down where each log ends.
-        let end = if is_clean { synced.max(self.ends.get(name).copied()) } else { synced };
-        let is_new = is_clean && end.is_none() && facts.end > facts.log_start;
-        let is_short = end.is_some_and(|end| facts.end < end);
-        self.lost_records |= is_clean && (is_new || is_short);
-        let log = directory_name(name);
-        match end {
-            Some(end) if is_short => {
-                tracing::error!(log, from = %facts.end, to = %end, "records are gone that were there and synced");
-            }
-            _ if is_new => tracing::warn!(log, end = %facts.end, "log was not there at the last stop"),
-            _ => {}
-        }
     }
 
     fn take_in(
@@ -281,6 +263,10 @@ impl Logs {
         let recovered = log.recovered_bytes();
         self.recovery.logs += u64::from(recovered > 0);
         self.recovery.bytes += recovered;
+        self.recovery.gaps += log.gaps();
+        if let Some(lists) = &mut self.left_segments {
+            lists.remove(&name);
+        }
         log.forget_holes_behind_end();
         if log.has_key_files() {
             log.enable_keys(self.options.inflated_bytes_max);
@@ -646,7 +632,14 @@ impl Logs {
             }
         }
         self.checkpoint()?;
-        if poisoned { Err(StorageError::Poisoned) } else { self.data_dir.mark_clean(self.boot.boot) }
+        if poisoned {
+            return Err(StorageError::Poisoned);
+        }
+        let lists = self.logs.values().map(|open| (&open.name, open.log.noted_segments()));
+        if let Err(error) = segment_list::write(&**self.disk(), self.boot.boot, lists) {
+            tracing::warn!(%error, "the list of segments is not written: the next start does not miss those that go");
+        }
+        self.data_dir.mark_clean(self.boot.boot)
     }
 
     fn log(&self, id: PartitionId) -> Result<&PartitionLog, StorageError> {

@@ -93,16 +93,34 @@ struct Naming {
     unnamed: Arc<AtomicBool>,
 }
 
+/// Refuses a damaged store, in a copy: over pages that are none redb panics, and the first of them may be met by anyone.
+fn check(disk: &dyn Disk) -> Result<(), StorageError> {
+    match look(disk) {
+        Err(StorageError::Damaged { path, reason }) => Err(StorageError::Damaged {
+            path,
+            reason: format!(
+                "{reason}; no topic is known without it: put it back from a backup, which may be older (what it does not know \
+                 is set aside and kept); the logs themselves are not touched, `sluice log describe` shows them"
+            ),
+        }),
+        looked => looked.map(|_| ()),
+    }
+}
+
 impl Metadata {
     /// Opens the store of a data directory, and makes a new one when it is missing. The directory must be locked.
     ///
     /// # Errors
     /// [`StorageError::Foreign`] for a directory that another broker claimed: what its store does not know would be
     /// taken for files of deleted topics. [`StorageError::NewerFormat`] for the store of a later release.
+    /// [`StorageError::Damaged`] for one of which a page does not check.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<Self, StorageError> {
         let is_new = disk.read_len(METADATA_FILE).doing("open", METADATA_FILE)?.is_none();
         if is_new && disk.read_len(META).doing("open", META)?.is_some() {
             return Err(StorageError::Foreign);
+        }
+        if !is_new {
+            check(&**disk)?;
         }
         let file = if is_new { disk.create(UNFINISHED_FILE) } else { disk.open(METADATA_FILE) };
         let file = file.doing("open", METADATA_FILE)?;

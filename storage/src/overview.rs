@@ -13,6 +13,8 @@ pub struct RecoveryFacts {
     pub logs: u64,
     /// Bytes of log that were read for it.
     pub bytes: u64,
+    /// Stretches of offsets that were missing between the segments of logs, as far as that can be told.
+    pub gaps: usize,
 }
 
 /// One log.
@@ -163,7 +165,7 @@ mod tests {
         let bytes = world.facts().bytes;
         assert_eq!(world.logs().overview(0).recovery, super::RecoveryFacts::default());
         world.kill();
-        assert_eq!(world.logs().overview(0).recovery, super::RecoveryFacts { logs: 1, bytes });
+        assert_eq!(world.logs().overview(0).recovery, super::RecoveryFacts { logs: 1, bytes, gaps: 0 });
         world.clean_restart();
         assert_eq!(world.logs().overview(0).recovery, super::RecoveryFacts::default());
     }

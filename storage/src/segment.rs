@@ -62,7 +62,7 @@ pub(crate) struct Largest {
 }
 
 /// Lengths in bytes of a segment's files as they were found on the disk.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) log: u64,
     pub(crate) index: Option<u64>,
@@ -147,6 +147,13 @@ impl Segment {
     /// Whether the index files that were found can belong to the log file, by their lengths.
     pub(crate) fn indexes_fit(&self) -> bool {
         self.indexes_fit
+    }
+
+    /// Has indexes made anew that are not as long as they were left.
+    pub(crate) fn compare_indexes(&mut self, left: &Found) {
+        let found = self.found();
+        self.indexes_fit &= (found.index, found.time_index) == (left.index, left.time_index);
+        self.txn_index_whole &= found.txn_index.unwrap_or(0) == left.txn_index.unwrap_or(0);
     }
 
     /// Bytes of whole batches.
@@ -237,17 +244,6 @@ impl Segment {
         Ok(found)
     }
 
-    /// The highest timestamp of the batches behind its last index entry, as the log itself tells; -1 for none.
-    pub(crate) fn last_timestamp(&mut self) -> io::Result<i64> {
-        let from = self.offsets.floor(Offset::MAX)?.map_or(0, |(_, position)| position);
-        let mut walk = self.walk(from, WALK_WINDOW_BYTES)?;
-        let mut highest = -1;
-        while let Step::Batch(header, _) = walk.step()? {
-            highest = highest.max(header.max_timestamp);
-        }
-        Ok(highest)
-    }
-
     /// How long this process has known the segment, counted from the first time that somebody asked.
     pub(crate) fn held_ms(&mut self, now_ms: i64) -> i64 {
         now_ms.saturating_sub(*self.since_ms.get_or_insert(now_ms))
@@ -312,14 +308,52 @@ impl Segment {
         Ok(largest)
     }
 
-    /// The highest timestamp: of a segment that was not read yet, the last entry of its time index.
+    /// The highest timestamp: of a segment that was not read yet, the last entry of its time index, unless what stands
+    /// last in the log is younger. Then the index has lost its end, and the log is read from where it ends.
     pub(crate) fn largest(&mut self) -> io::Result<Largest> {
         if let Some(largest) = self.largest {
             return Ok(largest);
         }
-        let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        let was_open = [self.log.is_open(), self.offsets.is_open()];
+        let largest = self.read_largest();
         self.times.close();
-        Ok(*self.largest.insert(Largest { timestamp, last }))
+        if !was_open[0] {
+            self.log.close();
+        }
+        if !was_open[1] {
+            self.offsets.close();
+        }
+        Ok(*self.largest.insert(largest?))
+    }
+
+    fn read_largest(&mut self) -> io::Result<Largest> {
+        let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        let told = Largest { timestamp, last };
+        let size = self.size;
+        let indexed = self.offsets.last()?.filter(|(_, position)| *position < size);
+        let found = self.highest_from(indexed.map_or(0, |(_, position)| position), told)?;
+        if found == told {
+            return Ok(told);
+        }
+        tracing::error!(
+            log = self.log.path(),
+            told_up_to = %last,
+            "the time index of a segment has lost its last entries, so its records are read instead; stop the broker and \
+             remove that .timeindex, it is made anew"
+        );
+        let from = if timestamp < 0 { None } else { self.offsets.floor(last)? };
+        self.highest_from(from.map_or(0, |(_, position)| position), told)
+    }
+
+    /// The highest timestamp of the batches from `position` on, where one is above `highest`.
+    fn highest_from(&mut self, position: u64, mut highest: Largest) -> io::Result<Largest> {
+        let mut walk = self.walk(position, WALK_WINDOW_BYTES)?;
+        while let Step::Batch(header, _) = walk.step()? {
+            if header.max_timestamp > highest.timestamp && !header.is_emptied() {
+                highest = Largest { timestamp: header.max_timestamp, last: header.last() };
+            }
+        }
+        Ok(highest)
     }
 
     /// Nothing more will be appended (or nothing for now): the time index gets its last entry, so that it says how
@@ -513,6 +547,8 @@ impl Segment {
         if from >= self.size.max(1) {
             return Ok(None);
         }
+        let (timestamp, last) = self.times.last()?.unwrap_or((-1, self.base));
+        self.largest = Some(Largest { timestamp, last });
         let mut walk = self.walk(from, WALK_WINDOW_BYTES)?.checked();
         walk = match indexed {
             None => walk.expecting(self.base, cleaned),
@@ -526,7 +562,10 @@ impl Segment {
                         return Ok(None);
                     }
                     first = false;
-                    self.note_largest(&header)?;
+                    // The time index has lost its end.
+                    if header.max_timestamp > timestamp && !header.is_emptied() {
+                        return Ok(None);
+                    }
                     next = header.next();
                 }
                 Step::End => break,

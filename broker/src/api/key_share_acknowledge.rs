@@ -4,7 +4,6 @@
 //! range. Without a member it comes from the standalone reader that this connection is.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use coordinator::command::{Command, ShareAcknowledge};
 use coordinator::reply::ShareAcknowledged;
@@ -16,9 +15,9 @@ use protocol::messages::key_share_acknowledge::{
 use protocol::messages::key_share_fetch::AcknowledgeResult;
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{text, words};
+use super::coordination::words;
 use super::share_acknowledge::no_session_begins_here;
-use super::share_requests::{OPENS, Refusal, distinct, numbered, recalled, results, speaker};
+use super::share_requests::{OPENS, Refusal, distinct, member_or_reader, numbered, recalled, results};
 use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
@@ -59,12 +58,8 @@ pub async fn handle(
 }
 
 fn command(cx: &RequestContext, request: KeyShareAcknowledgeRequest) -> Result<(Command, Echoes), Refusal> {
+    let (group, member) = member_or_reader(&request.group_id, request.member_id.as_ref())?;
     let is_standalone = request.member_id.is_none();
-    let (group, member) = if is_standalone {
-        (text(&request.group_id), Arc::from(""))
-    } else {
-        speaker(Some(&request.group_id), request.member_id.as_ref())?
-    };
     if request.session_epoch == OPENS {
         return Err(no_session_begins_here());
     }

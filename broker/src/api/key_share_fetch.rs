@@ -7,7 +7,6 @@
 //! followed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use coordinator::command::{Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch};
 use coordinator::reply::{ShareFetched, SharePart};
@@ -18,9 +17,9 @@ use protocol::messages::key_share_fetch::{
 };
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{text, words};
+use super::coordination::words;
 use super::share_requests::{
-    OPENS, Refusal, distinct, fetch_error, number, numbered, recalled, results, speaker, told,
+    OPENS, Refusal, distinct, fetch_error, member_or_reader, number, numbered, recalled, results, told,
 };
 use crate::catalog::Image;
 use crate::config::Overrides;
@@ -67,12 +66,8 @@ const UNORDERED: Refusal = Refusal::invalid(
 );
 
 fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(Command, Echoes), Refusal> {
+    let (group, member) = member_or_reader(&request.group_id, request.member_id.as_ref())?;
     let is_standalone = request.member_id.is_none();
-    let (group, member) = if is_standalone {
-        (text(&request.group_id), Arc::from(""))
-    } else {
-        speaker(Some(&request.group_id), request.member_id.as_ref())?
-    };
     if is_standalone && !keeps_order(cx, &group) {
         return Err(UNORDERED);
     }

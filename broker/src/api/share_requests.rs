@@ -48,6 +48,17 @@ pub(super) fn speaker(
     }
 }
 
+/// Group and member of a key-share request; a reader without membership has no name.
+pub(super) fn member_or_reader(
+    group: &StrBytes,
+    member: Option<&StrBytes>,
+) -> Result<(Arc<str>, Arc<str>), Refusal> {
+    match member {
+        None => Ok((text(group), Arc::from(""))),
+        member => speaker(Some(group), member),
+    }
+}
+
 /// The partitions of a request, each of which may stand in it once.
 pub(super) fn distinct<T>(
     parts: impl IntoIterator<Item = (TopicId, i32, T)>,

@@ -103,12 +103,13 @@ impl Command {
                 Ok(Said {
                     text: words::shown(&which, &found),
                     json: words::shown_json(&which, &found),
-                    failed: false,
+                    failed: was_never_read(found.iter().map(|found| &found.partition)),
                 })
             }
             Self::Why(which) => {
                 let found = which.look(&mut admin).await?;
-                Ok(Said { text: words::why(&which, &found), json: words::why_json(&found), failed: false })
+                let failed = was_never_read(found.iter().map(|found| &found.partition));
+                Ok(Said { text: words::why(&which, &found), json: words::why_json(&found), failed })
             }
             Self::Park(which) => alter(&mut admin, &which, change(KeyShareAction::Park)).await,
             Self::Resume(which) => alter(&mut admin, &which, change(KeyShareAction::Resume)).await,
@@ -155,13 +156,19 @@ impl List {
                 topic.partitions.into_iter().map(move |part| (name.clone(), part))
             })
             .collect();
-        let failed = partitions.iter().any(|(_, part)| part.error_code.is_error());
+        let failed = partitions.iter().any(|(_, part)| part.error_code.is_error())
+            || was_never_read(partitions.iter().map(|(_, part)| part));
         Ok(Said {
             text: words::listed(&self.group, &partitions),
             json: words::listed_json(&partitions),
             failed,
         })
     }
+}
+
+/// Whether the group has read none of these: most often its name is a wrong one.
+fn was_never_read<'a>(mut partitions: impl Iterator<Item = &'a KeyShareDescribedPartition>) -> bool {
+    partitions.all(|partition| partition.start_offset < Offset(0))
 }
 
 fn change(action: KeyShareAction) -> KeyShareChange {

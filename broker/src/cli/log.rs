@@ -99,6 +99,8 @@ impl Log {
 enum Trouble {
     #[error("no data directory at {0}: name one with --data-dir")]
     NoDirectory(String),
+    #[error("{0} is no data directory: nothing of a broker is in it; name one with --data-dir")]
+    Foreign(String),
     #[error("no such partition here: {0}")]
     NoPartition(String),
     #[error(transparent)]
@@ -112,7 +114,11 @@ fn open(data_dir: &PathBuf) -> Result<Arc<dyn Disk>, Trouble> {
     if !data_dir.is_dir() {
         return Err(missing());
     }
-    Ok(Arc::new(ReadOnlyDisk::new(data_dir).map_err(|_| missing())?))
+    let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk::new(data_dir).map_err(|_| missing())?);
+    if !inspect::is_data_directory(&*disk)? {
+        return Err(Trouble::Foreign(data_dir.display().to_string()));
+    }
+    Ok(disk)
 }
 
 impl Which {

@@ -32,6 +32,9 @@ use crate::metrics;
 use crate::net::Connections;
 
 /// Syncs that run beside each other.
+/// Logs that one run of retention names.
+const RETENTION_LINES_MAX: usize = 20;
+
 const SYNC_THREADS_MAX: usize = 64;
 /// Reads from a disk that run beside each other.
 const READ_THREADS_MAX: usize = 4;
@@ -381,8 +384,18 @@ impl Worker {
             self.retention_at = now.mono + self.retention_every;
             match self.logs.enforce_retention(now.wall_ms) {
                 Ok(moved) => {
-                    for partition in moved {
+                    if moved.len() > RETENTION_LINES_MAX {
+                        tracing::info!("retention moves the start of {} logs; some of them:", moved.len());
+                    }
+                    for (number, partition) in moved.into_iter().enumerate() {
                         if let Some(facts) = self.logs.facts(partition) {
+                            if number < RETENTION_LINES_MAX {
+                                let (topic, index) = self.logs.name(partition).unwrap_or_default();
+                                tracing::info!(
+                                    topic, partition = index, log_start = %facts.log_start, bytes_left = facts.bytes,
+                                    "retention deletes what is below the log start"
+                                );
+                            }
                             self.inputs.push(Input::Fact(Fact::LogStartMoved(partition, facts.log_start)));
                         }
                     }

@@ -10,7 +10,7 @@ use super::escaped;
 /// Name behind `sluice_`, type, meaning, value.
 type Sum = (&'static str, &'static str, fn(&Overview) -> u64);
 
-const SUMS: [Sum; 8] = [
+const SUMS: [Sum; 9] = [
     ("logs", "Logs that are open", |all| all.logs as u64),
     ("logs_bytes", "Bytes of record data in all logs", |all| all.bytes),
     ("logs_segments", "Segments of all logs", |all| all.segments as u64),
@@ -23,6 +23,11 @@ const SUMS: [Sum; 8] = [
         |all| all.recovery.logs,
     ),
     ("recovered_bytes", "Bytes of log that were read for it", |all| all.recovery.bytes),
+    (
+        "log_gaps",
+        "Stretches of offsets that were missing in the middle of a log at the start: segments that are gone",
+        |all| all.recovery.gaps as u64,
+    ),
 ];
 
 /// Name behind `sluice_log_`, type, meaning, value where the log has one.

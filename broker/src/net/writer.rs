@@ -1,5 +1,6 @@
 //! A connection's answers, in the order of its requests.
 
+use std::io::ErrorKind;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::time::Duration;
@@ -75,9 +76,17 @@ pub(super) async fn run(
         drop(slot.reserved);
         if let Some(answer) = answer {
             metrics::answer(answer.byte_len() as u64);
-            sendfile::write(stream, answer, idle_max)
-                .await
-                .map_err(|error| CloseConnection::because(format!("cannot write to the client: {error}")))?;
+            if let Err(error) = sendfile::write(stream, answer, idle_max).await {
+                // Every client leaves at some time, many with a fetch out.
+                if matches!(
+                    error.kind(),
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted
+                ) {
+                    tracing::debug!("the client left before its answer was written: {error}");
+                    return Ok(());
+                }
+                return Err(CloseConnection::because(format!("cannot write to the client: {error}")));
+            }
         }
         if let Some(watch) = slot.watch {
             watch.written();

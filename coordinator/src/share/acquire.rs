@@ -87,6 +87,20 @@ impl SharePartition {
         self.config.order == ShareOrder::Key && self.out >= self.config.record_locks_max as usize
     }
 
+    /// Whether anything is ready that may go out now: without order, within the span.
+    pub(super) fn may_go_out(&self) -> bool {
+        if self.keeps_order() {
+            return self.queue.ready_len() > 0;
+        }
+        let end = self.window.acquired_end().max(self.span_end());
+        self.queue.peek_keyless(0).is_some_and(|offset| offset < end)
+    }
+
+    /// Without order nothing goes out from here on that never did before, as in Kafka.
+    fn span_end(&self) -> i64 {
+        self.window.start() + i64::from(self.config.record_locks_max)
+    }
+
     /// One turn of a fetch, with key order: what is ready of the keys that the member holds already, up to and
     /// with the first record of a key that it does not hold, oldest first.
     pub(crate) fn take_turn(
@@ -138,7 +152,7 @@ impl SharePartition {
     ) {
         let limit = i32::from(self.config.delivery_count_max);
         let throttled_from = 2.max((limit + 1) / 2);
-        let span_end = self.window.start() + i64::from(self.config.record_locks_max);
+        let span_end = self.span_end();
         let mut from = 0;
         let mut throttled_left = None;
         while let Some(offset) = self.queue.peek_keyless(from) {

@@ -29,7 +29,7 @@ use super::spans::Spans;
 use super::window::{NONE, RecordState, Window};
 
 /// About what a key costs, tree and ready sets included; measured by `benches/tests/share_memory.rs`.
-const KEY_BYTES: u64 = 104;
+const KEY_BYTES: u64 = 136;
 /// About what a ready record without a key costs in its set.
 const KEYLESS_BYTES: u64 = 17;
 /// A key with a long span gets more of its records when fewer than this many are left.
@@ -511,9 +511,9 @@ impl KeyQueue {
         }
     }
 
-    /// Whether `key` holds back records.
-    pub(crate) fn is_halted(&self, key: KeyHash) -> bool {
-        self.halted.contains_key(&key)
+    /// Whether `key` holds back all of its records.
+    pub(crate) fn hands_out_nothing(&self, key: KeyHash) -> bool {
+        self.halted.get(&key) == Some(&Halt::All)
     }
 
     /// The oldest record that a followed key has next, with nothing of the key out.

@@ -27,6 +27,9 @@ pub struct WindowLimits {
     /// Queues of keys are cut when the window takes this part of its bound (4 is a quarter); before that, what is there
     /// is kept, since it need not be looked up again.
     pub spill_from_parts: u64,
+    /// Log bytes that the records in the window take, about, above which it reads on only for someone who gets nothing
+    /// otherwise. Half of what the batch cache holds, so that what was scanned is not read again to be delivered.
+    pub read_far_bytes: u64,
     /// Records that stay in the queue of a key that is cut, and that one look-up brings: of a window that is nearly
     /// empty (there only what one look-up brings), of one that is up to half full, and of a fuller one.
     pub key_queued_max: [u32; 3],
@@ -57,6 +60,7 @@ impl Default for WindowLimits {
     fn default() -> Self {
         Self {
             spill_from_parts: 4,
+            read_far_bytes: 8 << 20,
             key_queued_max: [512, 128, 16],
             look_ups_max: 4,
             waits_max: 16 * 1_024,

@@ -10,7 +10,7 @@ use records::ids::{KeyHash, Offset};
 use super::admin::{KeyLine, KeyRef, KeySpan, LOOK_MAX, ShareKeys, StoppedKey, Why};
 use super::observe::Bound;
 use super::partition::SharePartition;
-use super::stops::WaitsFor;
+use super::stops::{Stop, WaitsFor};
 use super::window::{RecordState, Slot};
 use crate::time::{Mono, Now};
 
@@ -28,14 +28,6 @@ pub(crate) struct Outside<'a> {
 impl SharePartition {
     /// Where it stands. `top` bounds each list.
     pub(crate) fn look(&self, outside: &Outside<'_>, top: usize, questions: &[KeyRef]) -> ShareKeys {
-        let held_by_hand = |stop: &&super::stops::Stop| stop.waits_for == WaitsFor::Hand;
-        // A parked record of a parked key is told with its key.
-        let lone = self.stops.records().filter(|(offset, stop)| {
-            held_by_hand(stop)
-                && self.window.get(*offset).is_some_and(|slot| {
-                    slot.scanned && self.key_of(slot).is_none_or(|key| self.stops.key(key).is_none())
-                })
-        });
         let following = self.stops.keys().filter(|(_, stop)| stop.follows).count();
         let mut answer = ShareKeys {
             start: Offset(self.window.start()),
@@ -46,7 +38,7 @@ impl SharePartition {
             ready: self.queue.ready_len() as u64,
             leased_keys: self.queue.leased_keys() as u64,
             waiting: self.stuck_keys() as u64,
-            parked: (self.stops.keys_len() - following + lone.count()) as u64,
+            parked: (self.stops.keys_len() - following + self.parked_alone().count()) as u64,
             following: following as u64,
             dead_letters: self.stops.letters_len() as u64,
             spilled: self.queue.spans().records(),
@@ -119,23 +111,28 @@ impl SharePartition {
             follows: stop.follows,
             reason: stop.reason,
         });
-        let lone = self.stops.records().filter_map(|(offset, stop)| {
-            let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
-            let key = self.key_of(slot);
-            let told = key.is_some_and(|key| self.stops.key(key).is_some());
-            (stop.waits_for == WaitsFor::Hand && !told).then_some(StoppedKey {
-                key,
-                offset: Offset(offset),
-                deliveries: slot.count,
-                since_ms: stop.wall_ms,
-                follows: false,
-                reason: stop.reason,
-            })
+        let lone = self.parked_alone().map(|(offset, stop, slot)| StoppedKey {
+            key: self.key_of(slot),
+            offset: Offset(offset),
+            deliveries: slot.count,
+            since_ms: stop.wall_ms,
+            follows: false,
+            reason: stop.reason,
         });
         let mut stopped: Vec<StoppedKey> = keys.chain(lone).take(LOOK_MAX).collect();
         stopped.sort_by_key(|stopped| (stopped.since_ms, stopped.offset));
         stopped.truncate(top);
         stopped
+    }
+
+    /// Parked records; one of a parked key is told with its key.
+    fn parked_alone(&self) -> impl Iterator<Item = (i64, &Stop, &Slot)> {
+        let parked = self.stops.records().filter(|(_, stop)| stop.waits_for == WaitsFor::Hand);
+        let scanned = parked.filter_map(|(offset, stop)| {
+            let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
+            Some((offset, stop, slot))
+        });
+        scanned.filter(|(_, _, slot)| self.key_of(slot).is_none_or(|key| self.stops.key(key).is_none()))
     }
 
     /// Why a record, or the next one of a key, is not delivered.
@@ -208,7 +205,7 @@ impl SharePartition {
                 Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
             });
         }
-        if self.replays.get(&key).is_some_and(|replay| offset > replay.to) {
+        if self.replays.get(&key).is_some_and(|replay| offset >= replay.next(key)) {
             return Some(Why::BehindReplay);
         }
         let first = self.first_of(key).filter(|&first| first < offset);

@@ -129,6 +129,8 @@ struct Part {
     /// Those of them among whom its keys have their homes, where assignment is sticky.
     residents: BTreeSet<Arc<str>>,
     scanning: bool,
+    /// When something was granted last.
+    granted_at: Mono,
     /// Look-ups of keys under way.
     look_ups: usize,
     /// The append under way.
@@ -192,6 +194,8 @@ struct Ask {
     acked: BTreeMap<PartitionId, Acknowledged>,
     /// What it was granted in this round.
     grants: BTreeMap<u32, (u64, Vec<i64>)>,
+    /// When it came.
+    since: Mono,
     patience: Patience,
     /// It gets nothing more: its member speaks on another connection.
     withdrawn: bool,

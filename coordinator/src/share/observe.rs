@@ -39,6 +39,7 @@ impl SharePartition {
         let whole = self.is_whole();
         let mut cursor = self.window.scan();
         let mut next = scanned.next.get();
+        self.record_bytes = bytes_of_a_record(scanned).unwrap_or(self.record_bytes);
         'scan: for batch in &scanned.batches {
             match &batch.kind {
                 ScannedKind::Data(records) => {
@@ -72,6 +73,12 @@ impl SharePartition {
         self.window.scanned_to(cursor.max(next), whole && self.is_whole());
         self.window.advance();
         self.queue.ready_len() != before
+    }
+
+    /// Whether so much of the log is in the window, or spans tell of more of it, that reading on mostly makes that longer.
+    pub(crate) fn reads_far(&self) -> bool {
+        let bytes = self.window.len() as u64 * self.record_bytes;
+        bytes >= self.limits.read_far_bytes || self.queue.spans().len() > 0
     }
 
     /// Whether it is worth reading on below `upper`.
@@ -292,4 +299,19 @@ impl SharePartition {
     pub(crate) fn queue(&self) -> &KeyQueue {
         &self.queue
     }
+}
+
+/// What a scanned record takes in the batch cache, on average.
+fn bytes_of_a_record(scanned: &Scanned) -> Option<u64> {
+    let (mut bytes, mut count) = (0, 0);
+    for batch in &scanned.batches {
+        if let ScannedKind::Data(records) = &batch.kind {
+            let inflated = records.iter().map(|record| u64::from(record.bytes)).sum::<u64>();
+            // A compressed batch is kept in both forms.
+            let stored = u64::from(batch.bytes);
+            bytes += if inflated > stored { stored + inflated } else { stored };
+            count += records.len() as u64;
+        }
+    }
+    bytes.checked_div(count)
 }

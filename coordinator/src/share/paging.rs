@@ -143,7 +143,7 @@ impl SharePartition {
         let bytes = self.pages.get(id).map_or(0, |page| u64::from(page.keys) * RETURNED_BYTES);
         // Where nothing else could go out, waiting for room might be for ever.
         let fits = self.heap_bytes() + bytes <= self.config.window_bytes_max / 8 * 7;
-        let others = self.queue.ready_len() > 0 || self.queue.spans().is_hungry();
+        let others = self.may_go_out() || self.queue.spans().is_hungry();
         if !fits && (due > now.mono || others) {
             return None;
         }

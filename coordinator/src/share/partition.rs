@@ -53,6 +53,8 @@ pub(crate) struct SharePartition {
     pub(super) stops: Stops,
     /// Keys of which settled records are delivered again.
     pub(super) replays: BTreeMap<KeyHash, Box<Replay>>,
+    /// What a record takes in the log, about.
+    pub(super) record_bytes: u64,
     /// Records in members' hands.
     pub(super) out: usize,
     /// After a restart nothing is granted before the scan has come here: an earlier record of a key might be in
@@ -78,6 +80,7 @@ impl SharePartition {
             page_out_from: Mono(0),
             stops: Stops::default(),
             replays: BTreeMap::new(),
+            record_bytes: 0,
             out: 0,
             recovery_until: 0,
             recorder: Recorder::default(),
@@ -156,7 +159,7 @@ impl SharePartition {
             Event::Stopped { stop, counted, ranges } => {
                 // Also of records that nobody has scanned yet: unreadable ones, which are not read again.
                 for offset in ranges.iter().flat_map(|range| range.0..=range.1) {
-                    if offset >= self.window.start() && !self.window.settled().contains(offset) {
+                    if self.window.is_unsettled(offset) {
                         if self.window.get(offset).is_none() {
                             self.window.insert(offset, unscanned());
                         }

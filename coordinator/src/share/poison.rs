@@ -143,8 +143,12 @@ impl SharePartition {
     pub(super) fn update_stop(&mut self, key: KeyHash) {
         let halt = match (self.stops.key(key), self.replays.get(&key)) {
             (Some(stop), _) if !stop.follows => Some(Halt::All),
-            // What is left of before the end of a replay goes before it, all else behind it.
-            (_, Some(replay)) => Some(Halt::From(replay.to + 1)),
+            // What lies before the next record of a replay goes before it, all else behind it.
+            (follows, Some(replay)) => {
+                let next = replay.next(key);
+                let before = follows.is_some() && self.queue.first(key).is_some_and(|first| first < next);
+                Some(if before { Halt::Follows } else { Halt::From(next) })
+            }
             (Some(_), None) => Some(Halt::Follows),
             (None, None) => None,
         };
@@ -194,7 +198,21 @@ impl SharePartition {
     }
 
     /// The next records to be copied, ascending, at most `max`; those of followed keys join here, in order.
+    /// After a restart none before all leftovers are known: one that is told of only might go behind what follows it.
     pub(crate) fn next_dead_letters(&mut self, max: usize, now: Now) -> Vec<DeadLetter> {
+        let mut letters = Vec::new();
+        if self.may_grant(i64::MAX) {
+            letters = self.own_dead_letters(max, now);
+        }
+        for replay in self.replays.values_mut() {
+            letters.append(&mut replay.part.own_dead_letters(max, now));
+        }
+        letters.sort_by_key(|letter| letter.offset);
+        letters.truncate(max);
+        letters
+    }
+
+    fn own_dead_letters(&mut self, max: usize, now: Now) -> Vec<DeadLetter> {
         while self.stops.letters_len() < max
             && let Some(head) = self.queue.first_following()
         {
@@ -208,18 +226,13 @@ impl SharePartition {
             }
         }
         let letters: Vec<i64> = self.stops.letters().take(max).collect();
-        let again = self.replays.values_mut().flat_map(|replay| replay.part.next_dead_letters(max, now));
-        let again: Vec<DeadLetter> = again.collect();
         let letters = letters.into_iter().filter_map(|offset| {
             let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
             let stop = self.stops.get(offset)?;
             let (key, text) = (self.key_of(slot), self.stops.text(offset).cloned());
             Some(DeadLetter { offset, key, reason: stop.reason, deliveries: slot.count, text })
         });
-        let mut letters: Vec<DeadLetter> = letters.chain(again).collect();
-        letters.sort_by_key(|letter| letter.offset);
-        letters.truncate(max);
-        letters
+        letters.collect()
     }
 }
 

@@ -4,9 +4,9 @@
 //! other's, so that order, recall and recovery are the same ones. Its events are stored inside of its share-partition's.
 //! The start offset, the lag and all other keys are as without it.
 //!
-//! Invariants. While there is a replay of a key, its share-partition grants nothing of that key behind the replay's end;
-//! the replay grants nothing while members hold records of the key that are not its own, or some before its end are
-//! unsettled. No offset is unsettled in both.
+//! Invariants. While there is a replay of a key, its share-partition grants nothing of that key from the replay's next
+//! record on; the replay grants nothing while members hold records of the key that are not its own, and none behind an
+//! unsettled one that is not its own. So both together keep the key's order. No offset is unsettled in both.
 
 use std::sync::Arc;
 
@@ -106,10 +106,7 @@ impl SharePartition {
             return Err(AdminError::InvalidRange);
         }
         let from = from.max(log_start);
-        // Of a key that rests in a page, where it begins is not at hand: no page begins before that.
-        let resting = self.pages.lowest().filter(|_| self.queue.resting().contains(key));
-        let first = self.first_of(key).into_iter().chain(resting).min();
-        let to = first.map_or(to, |first| to.min(first - 1));
+        let to = self.first_of(key).map_or(to, |first| to.min(first - 1));
         if from > to {
             return Err(AdminError::InvalidRange);
         }
@@ -190,16 +187,22 @@ impl SharePartition {
     pub(crate) fn tend_replays(&mut self) {
         let mut done = Vec::new();
         for (&key, replay) in &mut self.replays {
-            let parked = self.stops.key(key).is_some_and(|stop| !stop.follows);
-            let before = self.queue.first(key).is_some_and(|first| first <= replay.to);
-            let rests = self.queue.resting().contains(key);
-            let blocked = rests || parked || before || self.queue.first_out(key).is_some();
-            let part = &mut replay.part;
-            part.queue.halt(&part.window, key, blocked.then_some(Halt::All));
-            part.window.advance();
-            if part.window.start() > replay.to {
+            replay.part.window.advance();
+            if replay.part.window.start() > replay.to {
                 done.push(key);
+                continue;
             }
+            let parked = self.stops.key(key).is_some_and(|stop| !stop.follows);
+            let rests = self.queue.resting().contains(key);
+            let first = self.queue.first(key);
+            let before = first.is_some_and(|first| first < replay.next(key));
+            let blocked = rests || parked || before || self.queue.first_out(key).is_some();
+            let halt = if blocked { Some(Halt::All) } else { first.map(Halt::From) };
+            let part = &mut replay.part;
+            part.queue.halt(&part.window, key, halt);
+        }
+        for key in self.replays.keys().copied().collect::<Vec<_>>() {
+            self.update_stop(key);
         }
         done.into_iter().for_each(|key| self.end_replay(key));
     }
@@ -209,7 +212,7 @@ impl SharePartition {
         let mut look_ups = Vec::new();
         for (&key, replay) in &mut self.replays {
             let scan = replay.part.window.scan();
-            let blocked = replay.part.queue.is_halted(key);
+            let blocked = replay.part.queue.hands_out_nothing(key);
             if replay.looking || blocked || scan > replay.to || replay.part.window.len() >= AHEAD_MAX {
                 continue;
             }
@@ -326,6 +329,16 @@ impl Replay {
     /// As it was stored.
     pub(super) fn restored(part: SharePartition, to: i64, only: Option<Vec<i64>>) -> Self {
         Self { part, to, only, looking: false }
+    }
+
+    /// None of its records that are not done again lies before this.
+    pub(super) fn next(&self, key: KeyHash) -> i64 {
+        let scan = Some(self.part.window.scan()).filter(|&scan| scan <= self.to);
+        let unread = match (&self.only, scan) {
+            (Some(only), Some(scan)) => only.get(only.partition_point(|&offset| offset < scan)).copied(),
+            (_, scan) => scan,
+        };
+        self.part.first_of(key).into_iter().chain(unread).min().unwrap_or(self.to + 1)
     }
 }
 

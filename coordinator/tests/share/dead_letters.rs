@@ -524,3 +524,29 @@ fn k49_a_followed_key_does_not_fill_the_window_with_what_could_be_redriven() {
     assert!((1..=64).contains(&redriven), "the newest alone: {redriven}");
     assert_eq!(offsets(&world.fetch("A", 1)), [2_000 - i64::try_from(redriven).unwrap()]);
 }
+
+/// A look-up through the key index tells of later records before the scan has come to the first one again.
+#[test]
+fn k49_what_follows_goes_behind_what_it_follows_after_a_restart() {
+    let mut world = World::new(config(true, Poison::Follow));
+    world.dead_letter_topic(1, false);
+    let window = coordinator::share::WindowLimits {
+        spill_from_parts: u64::MAX,
+        key_queued_max: [2, 1, 1],
+        ..Default::default()
+    };
+    world.limits.window = std::sync::Arc::new(window);
+    world.restart(0);
+    world.log("a a a a a a a a");
+    assert_eq!(offsets(&world.fetch("A", 1)), [0]);
+    assert_eq!(world.ack("A", 0, 0, RELEASE), None);
+    assert_eq!(offsets(&world.fetch("A", 2)), [0, 1]);
+    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0_i64; 0]);
+    world.restart(0);
+    world.dead_letter_topic(1, true);
+    world.reopen("A");
+    assert_eq!(world.fetch("A", 1), []);
+    assert_eq!(world.letter_offsets(), [0, 2, 3, 4, 5, 6, 7]);
+}

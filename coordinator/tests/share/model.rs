@@ -9,6 +9,7 @@
 //! at the end, when all members have worked everything off, O5 (nothing lost, nothing delivered again that was
 //! accepted). The same schedule twice must give the same trace.
 
+mod outside;
 mod readers;
 mod schedule;
 
@@ -20,13 +21,13 @@ use crate::common::{
 };
 use coordinator::command::{AckRange, Fact, KeyShareTerms};
 use coordinator::io::ScannedKind;
-use coordinator::share::admin::{KeyAction, KeyRef};
-use coordinator::share::{LeftBy, Poison, ShareError, ShareOrder};
+use coordinator::share::admin::KeyAction;
+use coordinator::share::{LeftBy, Poison, ShareAssignment, ShareError, ShareOrder};
 use coordinator::time::{Micros, Mono};
 
 use self::readers::Readers;
 use self::schedule::{Scarce, Step};
-use crate::hand::{DLQ, at, of};
+use crate::hand::DLQ;
 
 const MEMBERS: [&str; 3] = ["A", "B", "C"];
 const KEYS: [&str; 4] = ["a", "b", "c", "-"];
@@ -94,10 +95,27 @@ struct Run {
     copied: BTreeSet<i64>,
     /// Keys were followed at some time.
     follows: bool,
+    /// The broker was started, and the share state not read since.
+    cold: bool,
+    /// The order was changed, and the share state not read since.
+    unread_order: bool,
     readers: Readers,
     /// Keys that an operator parked.
     parked: BTreeSet<usize>,
+    /// Where assignment is sticky: to whom each key went since the members at work changed.
+    homes: BTreeMap<usize, usize>,
     trace: Vec<String>,
+    /// A failure shows the trace.
+    shows: bool,
+}
+
+/// What led to a failure, where somebody wants to see it.
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.shows && std::thread::panicking() {
+            self.trace.iter().for_each(|line| println!("{line}"));
+        }
+    }
 }
 
 impl Run {
@@ -129,14 +147,21 @@ impl Run {
             poison,
             copied: BTreeSet::new(),
             follows: poison == Poison::Follow,
+            cold: false,
+            unread_order: false,
             readers: Readers::default(),
             parked: BTreeSet::new(),
+            homes: BTreeMap::new(),
             trace: Vec::new(),
+            shows: false,
         }
     }
 
     fn step(&mut self, step: &Step) {
         self.trace.push(format!("{step:?}"));
+        if step.may_move_homes() {
+            self.homes.clear();
+        }
         match *step {
             Step::Produce(ref keys) => self.produce(keys),
             Step::Control => {
@@ -211,10 +236,12 @@ impl Run {
                 self.works.retain(|_, work| !work.numbered);
                 self.world.config.order = if keyed { ShareOrder::Key } else { ShareOrder::None };
                 self.world.configure();
-                if !keyed {
+                if !keyed && self.is_loaded() {
                     self.replays_end();
                 }
+                self.unread_order |= !self.is_loaded();
             }
+            Step::Sticky(sticky) => self.assign(sticky),
             Step::Poison(poison) => {
                 self.poison = poison;
                 self.follows |= poison == Poison::Follow;
@@ -233,19 +260,12 @@ impl Run {
                 self.copied.extend(self.world.letter_offsets());
                 self.bound(None, 7_500);
                 self.world.restart(down_ms);
+                self.cold = true;
                 MEMBERS.iter().for_each(|member| self.world.reopen(member));
             }
         }
+        self.read_back();
         self.trace.push(format!("{:?}", self.world.machine.view("g", partition(0))));
-    }
-
-    /// Without order no key is replayed: what came again stays what it was, done.
-    fn replays_end(&mut self) {
-        for record in self.records.values_mut().filter(|record| record.replayed) {
-            if matches!(record.state, State::Free | State::Held { .. }) {
-                record.state = State::Archived;
-            }
-        }
     }
 
     fn produce(&mut self, keys: &[usize]) {
@@ -272,6 +292,13 @@ impl Run {
     /// The member's session has ended: it works on nothing any more.
     fn stops(&mut self, member: usize) {
         self.works.retain(|_, work| work.member != member);
+    }
+
+    /// Keys have homes from now on, or none.
+    fn assign(&mut self, sticky: bool) {
+        self.world.config.assignment =
+            if sticky { ShareAssignment::Sticky } else { ShareAssignment::Dynamic };
+        self.world.configure();
     }
 
     /// A request of the member is about to be sent: a new session after a loss with no fetch out proves that it has
@@ -304,6 +331,9 @@ impl Run {
     fn fetch(&mut self, member: usize, max: i32, bytes: i32) {
         let name = MEMBERS[member];
         self.heard(member);
+        if self.world.epoch(name) == 0 {
+            self.homes.clear();
+        }
         let numbered = self.numbered[member];
         let terms = KeyShareTerms { keys_max: 0, records_per_key_max: 3, stops_at_disconnect: false };
         let ask = Want { bytes, key_share: numbered.then_some(terms), ..want(max) };
@@ -311,6 +341,7 @@ impl Run {
         let answer = match self.world.fetched(name, ticket) {
             None => return,
             Some(Err(ShareError::SessionNotFound | ShareError::InvalidSessionEpoch)) => {
+                self.homes.clear();
                 return self.world.reopen(name);
             }
             Some(answer) => answer.expect("nothing else fails"),
@@ -325,6 +356,7 @@ impl Run {
 
     /// The check at the moment of the grant.
     fn granted(&mut self, member: usize, offset: i64, count: i16) {
+        self.read_back();
         let now_held = self.who_holds();
         let record = self.records[&offset].clone();
         assert!(
@@ -385,6 +417,11 @@ impl Run {
                 _ => READER_INFLIGHT,
             };
             assert!(in_flight <= max, "O2: {in_flight} of a key in flight");
+        }
+        let sticky = self.keyed && self.world.config.assignment == ShareAssignment::Sticky;
+        if sticky && KEYS[record.key] != "-" && member < MEMBERS.len() {
+            let home = *self.homes.entry(record.key).or_insert(member);
+            assert_eq!(home, member, "{offset}: its key went to its home before, and nobody came or went");
         }
         let record = self.records.get_mut(&offset).unwrap();
         assert!(
@@ -449,7 +486,10 @@ impl Run {
         else {
             panic!("an acknowledgement is answered")
         };
-        let Ok(reply) = reply else { return self.world.reopen(name) };
+        let Ok(reply) = reply else {
+            self.homes.clear();
+            return self.world.reopen(name);
+        };
         let error = reply.parts[0].error;
         self.acked(member, (first, last), kind, error, &before);
     }
@@ -471,6 +511,7 @@ impl Run {
         error: Option<ShareError>,
         before: &Before,
     ) {
+        self.read_back();
         let numbered = self.is_numbered(member);
         self.trace.push(format!("{error:?}"));
         let mine = |offset: i64| before.holders.get(&offset).filter(|holder| holder.0 == member);
@@ -514,8 +555,10 @@ impl Run {
             }
             let to_topic = matches!(self.poison, Poison::DeadLetter | Poison::Follow);
             match kind {
+                // Such a one is as if nobody had it; when its key is followed, it went to the dead-letter topic.
+                _ if recalled => record.state = State::Free,
                 ACCEPT if went => record.state = State::Accepted,
-                REJECT if to_topic && !recalled => record.state = State::Dead,
+                REJECT if to_topic => record.state = State::Dead,
                 REJECT | GAP | RELEASE if went => record.state = State::Archived,
                 _ => record.state = State::Free,
             }
@@ -556,77 +599,8 @@ impl Run {
         self.world.lose(name);
     }
 
-    fn retention(&mut self, at: i64) {
-        let end = self.world.logs[&partition(0)].facts.end.get();
-        let start = self.world.logs[&partition(0)].facts.log_start.get();
-        let at = (start + at).min(end);
-        self.works.retain(|&offset, _| offset >= at);
-        self.world.log_start(at);
-        for (_, record) in self.records.range_mut(..at) {
-            if !matches!(record.state, State::Accepted | State::Archived) {
-                record.state = State::Deleted;
-            }
-        }
-    }
-
     fn is_letter(&self, offset: i64) -> bool {
         self.world.letters().iter().any(|letter| letter.offset == offset)
-    }
-
-    /// An operator alters a key; of keyless records, and without order, every record by itself.
-    fn alter(&mut self, key: usize, action: KeyAction) {
-        let subjects: Vec<KeyRef> = if self.keyed && KEYS[key] != "-" {
-            vec![of(KEYS[key])]
-        } else {
-            let alone = self.records.iter().filter(|(_, record)| !self.keyed || record.key == key);
-            alone.map(|(&offset, _)| at(offset)).collect()
-        };
-        let unsettled = |run: &Self| -> BTreeSet<i64> {
-            run.records.keys().copied().filter(|&offset| run.world_has(offset)).collect()
-        };
-        // Loads what is not in memory.
-        drop(self.world.describe(&[]));
-        let before = unsettled(self);
-        for subject in subjects {
-            let outcome = self.world.alter(subject, action);
-            self.trace.push(format!("{outcome:?}"));
-            let Ok(altered) = outcome else { continue };
-            if action != KeyAction::Park {
-                // What was resumed recalls what lies behind it; with delivery numbers that comes back at once.
-                let records = &self.records;
-                self.works.retain(|offset, work| !(work.numbered && records[offset].key == key));
-            }
-            if self.keyed && altered.key.is_some() {
-                match action {
-                    KeyAction::Park => drop(self.parked.insert(key)),
-                    KeyAction::Redrive | KeyAction::Replay(..) => {}
-                    _ => drop(self.parked.remove(&key)),
-                }
-            }
-            let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
-            let of_key = before.iter().filter(|&offset| self.records[offset].key == key);
-            let first = of_key.min().copied().unwrap_or(i64::MAX);
-            for (offset, record) in self.records.iter_mut().filter(|(_, record)| record.key == key) {
-                let replayed = match action {
-                    KeyAction::Redrive => letters.contains(offset),
-                    KeyAction::Replay(from, to) => {
-                        (from.get()..=to.get()).contains(offset) && *offset < first
-                    }
-                    _ => false,
-                };
-                record.may_return |= replayed;
-                record.replayed |= replayed;
-            }
-        }
-        let after = unsettled(self);
-        for (offset, record) in &mut self.records {
-            record.resumed |= action != KeyAction::Park;
-            // What is stopped and freed has nothing more to wait for.
-            record.waits_until = Mono(0);
-            if before.contains(offset) && !after.contains(offset) {
-                record.state = State::Archived;
-            }
-        }
     }
 
     /// All members end, then one works off everything that is left.
@@ -641,6 +615,7 @@ impl Run {
             self.alter(key, KeyAction::Resume);
         }
         self.works.clear();
+        self.homes.clear();
         self.numbered = [false; 3];
         let (mut idle, mut rounds) = (0, 0);
         while idle < 3 {

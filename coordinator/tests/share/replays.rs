@@ -269,6 +269,40 @@ fn a_change_of_order_ends_a_replay() {
     assert_eq!(world.start(), 5);
 }
 
+/// Also where the order changed before the share state was read, or while it was.
+#[test]
+fn a_change_of_order_ends_a_replay_that_is_not_in_memory() {
+    for steps in 0..5 {
+        let mut world = World::keyed();
+        world.limits.snapshot_after_bytes = 1;
+        let window = coordinator::share::WindowLimits { chunk_inline_bytes_max: 0, ..Default::default() };
+        world.limits.window = std::sync::Arc::new(window);
+        world.restart(0);
+        world.log("a b a");
+        assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+        assert_eq!(world.fetch("B", 1), [(1, 1, 1)]);
+        assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+        assert_eq!(world.fetch("A", 1), [(2, 2, 1)]);
+        assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+        assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(2))), 1);
+        assert_eq!(offsets(&world.fetch("A", 1)), [0]);
+        world.restart(0);
+        world.slow_disk = true;
+        let waits = world.park("C", 10);
+        (0..steps).for_each(|_| world.serve_next());
+        world.config.order = coordinator::share::ShareOrder::None;
+        world.configure();
+        world.slow_disk = false;
+        world.serve();
+        drop(world.woken("C", waits));
+        world.pass_ms(60_000);
+        world.reopen("B");
+        assert_eq!(offsets(&world.fetch("B", 10)), [1], "{steps}: what is done stays done");
+        assert_eq!(world.ack("B", 1, 1, ACCEPT), None);
+        assert_eq!(world.start(), 3, "{steps}");
+    }
+}
+
 /// What followed to the dead-letter topic was never granted before its redrive.
 #[test]
 fn k50_what_nobody_was_ever_given_can_be_acknowledged() {
@@ -299,6 +333,48 @@ fn k46_a_replay_ends_at_the_first_record_that_is_not_done() {
     assert_eq!(each(&world.fetch("B", 10)), [(3, 1)]);
     let refused = world.alter(of("a"), KeyAction::Replay(Offset(3), Offset(3)));
     assert_eq!(refused, Err(AdminError::InvalidRange));
+}
+
+/// What was not dead-lettered between those that are redriven goes out in its turn.
+#[test]
+fn k50_a_redrive_and_what_is_not_done_yet_keep_the_order_together() {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("a a a a a");
+    assert_eq!(offsets(&world.fetch("A", 5)), [0, 1, 2, 3, 4]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.ack("A", 2, 2, REJECT), None);
+    assert_eq!(world.ack("A", 4, 4, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0, 2, 4]);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 3);
+    assert_eq!(world.fetch("B", 1), [], "A has 1 and 3");
+    drop(world.close_session("A", vec![]));
+    for offset in 0..5 {
+        if offset == 3 {
+            world.restart(0);
+            world.reopen("B");
+        }
+        assert_eq!(offsets(&world.fetch("B", 1)), [offset]);
+        assert_eq!(world.ack("B", offset, offset, ACCEPT), None);
+    }
+    assert_eq!(world.start(), 5);
+}
+
+/// What follows goes to the dead-letter topic, also in front of what is redriven.
+#[test]
+fn k50_a_redrive_of_a_key_that_is_followed() {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("a a a a");
+    assert_eq!(offsets(&world.fetch("A", 4)), [0, 1, 2, 3]);
+    assert_eq!(world.ack("A", 3, 3, REJECT), None);
+    world.config.poison = Poison::Follow;
+    world.configure();
+    assert_eq!(world.ack("A", 1, 1, REJECT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    drop(world.close_session("A", vec![]));
+    assert_eq!(offsets(&world.fetch("B", 10)), [1, 3]);
+    assert_eq!(world.letter_offsets(), [3, 1, 0, 2]);
+    assert_eq!(world.ack("B", 1, 3, ACCEPT), None, "2 is done");
+    assert_eq!(world.start(), 4);
 }
 
 /// Of a key that rests in a page nobody knows which of its records are done: nothing comes twice.

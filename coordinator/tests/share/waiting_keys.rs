@@ -319,3 +319,38 @@ fn records_without_a_key_rest_in_pages_too() {
     assert_eq!(drain(&mut w, "A", fits).len(), count);
     assert_eq!(w.start(), count as i64 + 1);
 }
+
+/// Without order nothing goes out beyond the span, so that what rests in a page is all that could move it on.
+#[test]
+fn what_rests_comes_back_without_order_although_the_window_is_full() {
+    let mut w = World::keyed();
+    (w.config.backoff_ms, w.config.backoff_max_ms, w.config.window_bytes_max) = (3_000, 3_000, 2_048);
+    w.config.record_locks_max = 100;
+    w.limits.snapshot_after_bytes = 1;
+    let window = coordinator::share::WindowLimits { waits_max: 0, ..Default::default() };
+    w.limits.window = std::sync::Arc::new(window);
+    w.restart(0);
+    w.log("a");
+    assert_eq!(offsets(&w.fetch("A", 1)), [0]);
+    assert_eq!(w.ack("A", 0, 0, RELEASE), None);
+    w.log("b");
+    assert_eq!(offsets(&w.fetch("A", 1)), [1]);
+    assert_eq!(w.ack("A", 1, 1, ACCEPT), None);
+    assert_eq!(w.view().resting_keys, 1, "{:?}", w.view());
+    w.config.order = coordinator::share::ShareOrder::None;
+    w.configure();
+    for _ in 0..30 {
+        w.log("c d e f g h i k");
+    }
+    let mut got = Vec::new();
+    for _ in 0..400 {
+        let more = offsets(&w.fetch("A", 500));
+        for &at in &more {
+            assert_eq!(w.ack("A", at, at, ACCEPT), None);
+        }
+        got.extend(more);
+        w.pass_ms(100);
+    }
+    assert!(got.contains(&0), "{:?}", w.view());
+    assert_eq!(w.start(), 242);
+}

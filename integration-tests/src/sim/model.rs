@@ -129,6 +129,8 @@ pub struct Model {
     /// The broker has been told to stop: no lease ends with a connection any more.
     stopping: bool,
     started: Mono,
+    /// When the shard's last round was.
+    rounded_at: Mono,
     /// Records granted, settled by acceptance; for reports.
     pub grants: u64,
 }
@@ -164,6 +166,7 @@ impl Model {
             wall_stepped: false,
             stopping: false,
             started: Mono::default(),
+            rounded_at: Mono::default(),
             grants: 0,
         }
     }
@@ -189,6 +192,13 @@ impl Model {
             }
         }
         self.open.clone_from(open);
+        for id in open {
+            if let Some(share) = self.shares.get_mut(id) {
+                share.is_read(self.rounded_at);
+            }
+        }
+        self.rounded_at = now.mono;
+        self.letters.round_begins();
         self.logs.values_mut().for_each(|log| log.start_before = log.start);
         for input in inputs {
             match input {
@@ -461,7 +471,9 @@ impl Model {
     /// The wall clock stepped: what is left of locks and waits after a restart is not known.
     pub fn wall_stepped(&mut self, now: Mono) {
         self.wall_stepped = true;
-        self.shares.values_mut().for_each(|share| share.wall_stepped(now));
+        for (id, share) in &mut self.shares {
+            share.wall_stepped(now, self.open.contains(id));
+        }
     }
 
     /// The broker starts again. `found` tells of each log its start, its end and its records.
@@ -560,7 +572,12 @@ impl Model {
         match share.first_unsettled_below(start, log, |offset| letters.has(id, offset)) {
             Some(offset) => Err(Violation::new(
                 Rule::Lost,
-                format!("the start offset of {} is {start}, {offset} is not done", id.0),
+                format!(
+                    "the start offset of {} {} is {start}, {offset} is not done: {:?}",
+                    id.0,
+                    id.1.index,
+                    share.record(offset)
+                ),
             )),
             None => Ok(()),
         }

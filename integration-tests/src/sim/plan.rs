@@ -234,6 +234,7 @@ fn window(random: &mut Random) -> WindowLimits {
     }
     WindowLimits {
         spill_from_parts: random.pick(&[4, u64::MAX]),
+        read_far_bytes: if random.percent(50) { 0 } else { 8 << 20 },
         key_queued_max: random.pick(&[[3, 2, 1], [2, 1, 1], [512, 128, 16]]),
         look_ups_max: random.pick(&[1, 4]),
         waits_max: random.pick(&[0, 1, 3, 16_384]),

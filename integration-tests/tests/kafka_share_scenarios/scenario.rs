@@ -11,11 +11,8 @@ use integration_tests::share_member::{
 };
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
-use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteRecordsRequest, IncrementalAlterConfigsRequest, ProduceRequest, TopicName,
-};
+use kafka_protocol::messages::{CreateTopicsRequest, DeleteRecordsRequest, ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use records::batch::{BatchBuilder, Batches};
 use records::ids::Offset;
@@ -25,8 +22,6 @@ use records::{Codec, TimestampType};
 const PRODUCE_LIMIT: Duration = Duration::from_secs(30);
 /// A share-partition is initialised at its first fetch, a lock lasts 15 s at least: what is due comes within this.
 const TAKE_LIMIT: Duration = Duration::from_secs(6);
-/// Resource type of group settings (`ConfigResource.Type.GROUP`).
-const GROUP_RESOURCE: i8 = 32;
 
 /// A script and what is to come of it.
 pub(crate) struct Scenario {
@@ -112,7 +107,12 @@ pub(crate) fn play(bootstrap: &str, scenario: &Scenario) -> Vec<Outcome> {
         since: None,
     };
     if !scenario.group.is_empty() {
-        assert_eq!(player.configure(scenario.group), 0, "{}: its settings", scenario.name);
+        assert_eq!(
+            player.admin.configure_group(scenario.name, scenario.group),
+            0,
+            "{}: its settings",
+            scenario.name
+        );
     }
     scenario.steps.iter().map(|(step, _)| player.step(step)).collect()
 }
@@ -155,7 +155,9 @@ impl Player<'_> {
                 plain(String::new())
             }
             Step::DeleteRecords(below) => plain(self.delete_records(below).to_string()),
-            Step::Configure(configs) => plain(self.configure(configs).to_string()),
+            Step::Configure(configs) => {
+                plain(self.admin.configure_group(self.scenario.name, configs).to_string())
+            }
             Step::Join(who) => {
                 let topic = self.scenario.name;
                 self.member(who).join(topic);
@@ -336,21 +338,6 @@ impl Player<'_> {
             .with_partitions(vec![partition]);
         let request = DeleteRecordsRequest::default().with_timeout_ms(10_000).with_topics(vec![topic]);
         self.admin.call(2, &request).topics[0].partitions[0].error_code
-    }
-
-    fn configure(&mut self, configs: &[(&str, &str)]) -> i16 {
-        let config = |(name, value): &(&str, &str)| {
-            AlterableConfig::default()
-                .with_name(text(name))
-                .with_config_operation(0)
-                .with_value(Some(text(value)))
-        };
-        let resource = AlterConfigsResource::default()
-            .with_resource_type(GROUP_RESOURCE)
-            .with_resource_name(text(self.scenario.name))
-            .with_configs(configs.iter().map(config).collect());
-        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-        self.admin.call(1, &request).responses[0].error_code
     }
 }
 

@@ -13,7 +13,7 @@ const MAGIC: u32 = 0x534c_4556;
 /// Of a file without pages, and of one with a table of pages.
 const PLAIN: u32 = 1;
 const WITH_PAGES: u32 = 2;
-const HEADER_BYTES: usize = 8;
+pub(super) const HEADER_BYTES: usize = 8;
 /// Length and CRC, then what the CRC covers: kind, epoch, body.
 const FRAME_OVERHEAD: usize = 13;
 const COVERED_OVERHEAD: usize = 5;
@@ -23,6 +23,9 @@ pub(super) const SNAPSHOT: u8 = 1;
 pub(super) const EVENT_OF_MORE: u8 = 2;
 /// The table of the pages that the snapshot behind it names.
 pub(super) const PAGES: u8 = 3;
+
+/// How far behind a damaged frame the next one is looked for.
+const SEARCH_BYTES_MAX: usize = 1024 * 1024;
 
 /// One file's content, as far as it checks.
 pub(super) struct Content {
@@ -117,6 +120,37 @@ pub(super) fn read(bytes: &Bytes, path: &str, generation: u64) -> Result<Option<
     }
     let whole = generation == 0 || content.replay.snapshot.is_some();
     Ok(whole.then_some(content))
+}
+
+/// Whether frames check behind the one at `at`, which does not, or a first one behind a header that is none: they were
+/// written after it, so that it is damaged, or was lost with a power cut that they survived.
+pub(super) fn goes_on_behind(bytes: &Bytes, at: u64, chain: u32) -> bool {
+    let start = usize::try_from(at).unwrap_or(usize::MAX);
+    let Some(damaged) = bytes.get(start..) else { return false };
+    if at == 0 {
+        // Of a header that was not written whole, what is missing reads as zeros.
+        let magic = MAGIC.to_be_bytes();
+        let is_torn = damaged.iter().zip(magic).all(|(byte, right)| *byte == right || *byte == 0);
+        return !is_torn
+            && bytes.len() > HEADER_BYTES
+            && next_frame(&mut bytes.slice(HEADER_BYTES..), 0).is_some();
+    }
+    if damaged.len() < FRAME_OVERHEAD {
+        return false;
+    }
+    // The frames behind go on from its CRC: from what is written of it, or, where just that is damaged, from what it is.
+    let stored = u32::from_be_bytes([damaged[4], damaged[5], damaged[6], damaged[7]]);
+    let len = u32::from_be_bytes([damaged[0], damaged[1], damaged[2], damaged[3]]) as usize;
+    let real = damaged.get(8..8 + len).map(|covered| crc32c::crc32c_append(chain, covered));
+    let until = damaged.len().min(SEARCH_BYTES_MAX);
+    (FRAME_OVERHEAD..until).any(|next| {
+        // Of most places the kind alone says that there is none.
+        damaged.get(next + 8).is_some_and(|kind| *kind <= PAGES)
+            && [Some(stored), real]
+                .into_iter()
+                .flatten()
+                .any(|chain| next_frame(&mut bytes.slice(start + next..), chain).is_some())
+    })
 }
 
 fn next_frame(rest: &mut Bytes, chain: u32) -> Option<(u8, i32, Bytes, u32)> {

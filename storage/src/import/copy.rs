@@ -68,6 +68,7 @@ pub(super) fn partition(
         files(dir, plan, &directory, &**disk)?;
     }
     let left = OpenAs {
+        segments: None,
         clean: false,
         names_topic: false,
         recovery_point: None,

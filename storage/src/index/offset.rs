@@ -126,6 +126,11 @@ impl OffsetIndex {
         u64::from(self.count()) * ENTRY_BYTES as u64
     }
 
+    /// Whether somebody has the file open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.entries.is_open()
+    }
+
     pub(crate) fn close(&mut self) {
         self.entries.close();
     }

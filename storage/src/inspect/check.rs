@@ -19,8 +19,14 @@ use crate::segment::file_name;
 use crate::transactions::Marker;
 use crate::walk::{Step, Walk, follows};
 
-/// Where a batch ends: by its position, its last offset and the highest timestamp up to it.
-type Ends = BTreeMap<u64, (Offset, i64)>;
+/// The batches of a segment, for what names them.
+#[derive(Default)]
+struct Ends {
+    /// Where each ends: by its position, its last offset and the highest timestamp up to it.
+    by_position: BTreeMap<u64, (Offset, i64)>,
+    /// The highest timestamp of those that hold records; -1 for none.
+    youngest: i64,
+}
 
 pub(super) fn partition(
     disk: &Arc<dyn Disk>,
@@ -50,14 +56,20 @@ pub(super) fn partition(
         }
         let file = disk.open(&path).doing("open", &path)?;
         let mut log = LogFile { path: &path, file: &file, base, cleaned, depth };
-        let (segment, ends) = log.walk(&mut epochs, &mut transactions, report)?;
+        let (segment, ends) = log.walk(disk, &mut epochs, &mut transactions, report)?;
         expected = Some(segment.end);
         if depth == Depth::Verify {
             offset_index(disk, directory, base, &ends, report)?;
-            time_index(disk, directory, base, &ends, report)?;
+            time_index(disk, directory, base, &ends, left.is_clean, report)?;
             transactions.check(disk, directory, base, segment.end, report)?;
         }
         report.segments.push(segment);
+    }
+    for noted in left.segments.iter().filter(|noted| noted.base >= left.log_start) {
+        if bases.binary_search(&noted.base).is_err() {
+            let path = join(directory, &file_name(noted.base, ".log"));
+            report.find(&path, None, "is missing: it was there when the broker was stopped, or before");
+        }
     }
     report.end = expected.unwrap_or(left.log_start);
     report.open_since = transactions.first_open();
@@ -104,6 +116,7 @@ struct LogFile<'a> {
 impl LogFile<'_> {
     fn walk(
         &mut self,
+        disk: &Arc<dyn Disk>,
         epochs: &mut Epochs,
         transactions: &mut Transactions,
         report: &mut PartitionReport,
@@ -118,7 +131,7 @@ impl LogFile<'_> {
             aborted: 0,
             max_timestamp: -1,
         };
-        let mut ends = Ends::new();
+        let mut ends = Ends { youngest: -1, ..Ends::default() };
         // The first batch may begin above the base offset where compaction took what was before it.
         let mut walk = Walk::new(self.file, 0, len, WINDOW_BYTES).expecting(self.base, self.cleaned);
         if self.depth == Depth::Verify {
@@ -129,7 +142,11 @@ impl LogFile<'_> {
                 Step::End => break,
                 Step::Broken(reason) => {
                     report.find(self.path, Some(walk.position()), reason);
-                    break;
+                    let Some(next) = self.behind(walk.position(), len, disk)? else { break };
+                    walk = Walk::new(self.file, next, len, WINDOW_BYTES).joining(self.cleaned);
+                    if self.depth == Depth::Verify {
+                        walk = walk.checked();
+                    }
                 }
                 Step::Batch(header, position) => {
                     if let Some(before) = epochs.note(&header) {
@@ -153,12 +170,38 @@ impl LogFile<'_> {
                     segment.max_timestamp = segment.max_timestamp.max(header.max_timestamp);
                     segment.end = header.next();
                     if self.depth == Depth::Verify {
-                        ends.insert(position, (header.last(), segment.max_timestamp));
+                        ends.by_position.insert(position, (header.last(), segment.max_timestamp));
+                    }
+                    if !header.is_emptied() {
+                        ends.youngest = ends.youngest.max(header.max_timestamp);
                     }
                 }
             }
         }
         Ok((segment, ends))
+    }
+
+    /// Where a batch stands behind a damaged one: where its own length leads to, else where the offset index says.
+    fn behind(&self, damaged: u64, len: u64, disk: &Arc<dyn Disk>) -> Result<Option<u64>, StorageError> {
+        let step = |at| Walk::new(self.file, at, len, WINDOW_BYTES).step().doing("read", self.path);
+        if let Step::Batch(header, _) = step(damaged)?
+            && let Step::Batch(next, _) = step(damaged + header.size)?
+            && next.base > header.base
+        {
+            return Ok(Some(damaged + header.size));
+        }
+        let path = self.path.strip_suffix(".log").unwrap_or(self.path);
+        let path = format!("{path}.index");
+        let bytes = disk.read(&path).doing("read", &path)?.unwrap_or_default();
+        for entry in bytes.as_chunks::<{ offset::ENTRY_BYTES }>().0 {
+            let (relative, position) = offset::decode(entry);
+            if position > damaged
+                && matches!(step(position)?, Step::Batch(next, _) if next.last() == self.base + i64::from(relative))
+            {
+                return Ok(Some(position));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the records of a batch: how many there are.
@@ -235,7 +278,7 @@ fn offset_index(
             report.find(&path, at, "entries do not ascend");
             break;
         }
-        if ends.get(&position).is_none_or(|(last, _)| *last != named) {
+        if ends.by_position.get(&position).is_none_or(|(last, _)| *last != named) {
             report.find(&path, at, format!("no batch at byte {position} ends with offset {named}"));
             break;
         }
@@ -248,26 +291,32 @@ fn time_index(
     directory: &str,
     base: Offset,
     ends: &Ends,
+    is_sealed: bool,
     report: &mut PartitionReport,
 ) -> Result<(), StorageError> {
     let path = join(directory, &file_name(base, ".timeindex"));
     let Some(entries) = entries::<{ time::ENTRY_BYTES }>(disk, &path, report)? else { return Ok(()) };
-    let by_last: BTreeMap<Offset, i64> = ends.values().copied().collect();
+    let by_last: BTreeMap<Offset, i64> = ends.by_position.values().copied().collect();
     let mut before = None;
     for (number, entry) in entries.iter().enumerate() {
         let (timestamp, relative) = time::decode(entry);
         let at = Some((number * time::ENTRY_BYTES) as u64);
         if before.replace(timestamp).is_some_and(|before| timestamp <= before) {
             report.find(&path, at, "timestamps do not ascend");
-            break;
+            return Ok(());
         }
         let named = base + i64::from(relative);
         // Kafka names the record that bears the timestamp, which may stand before its batch's last.
         let highest = by_last.range(named..).next().map(|(_, highest)| *highest);
         if highest.is_none_or(|highest| highest < timestamp) {
             report.find(&path, at, format!("no record up to offset {named} bears timestamp {timestamp}"));
-            break;
+            return Ok(());
         }
+    }
+    let youngest = ends.youngest;
+    if is_sealed && before.unwrap_or(-1) < youngest {
+        let at = Some((entries.len() * time::ENTRY_BYTES) as u64);
+        report.find(&path, at, format!("lost its end: it tells of no record with timestamp {youngest}"));
     }
     Ok(())
 }

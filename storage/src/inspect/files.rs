@@ -47,7 +47,7 @@ pub(super) fn others(
                     }
                     Ok(None) => {}
                     Ok(Some(position)) => {
-                        report.find(&path, Some(position), "no valid frame; the tail is torn");
+                        report.find(&path, Some(position), "no valid frame; the tail is torn, or damaged");
                     }
                     Err(error) => report.find(&path, None, error.to_string()),
                 }

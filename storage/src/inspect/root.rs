@@ -44,6 +44,11 @@ pub fn root(disk: &dyn Disk) -> Result<Vec<Finding>, StorageError> {
     Ok(root.findings)
 }
 
+/// Whether a file of that name stands at the root of a data directory only.
+pub(super) fn is_of_root(name: &str) -> bool {
+    [META, METADATA_FILE, METADATA_LOG].contains(&name) || CHECKPOINTS.iter().any(|(file, ..)| *file == name)
+}
+
 struct Root<'a> {
     disk: &'a dyn Disk,
     is_clean: bool,

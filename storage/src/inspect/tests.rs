@@ -92,6 +92,29 @@ fn every_flipped_byte_of_a_log_is_found() {
 }
 
 #[test]
+fn what_stands_behind_a_damaged_batch_is_looked_at_too() {
+    let world = world();
+    let path = &names(&world, ".log")[0];
+    let mut positions = Vec::new();
+    dump(&disk(&world), "t", 0, Offset(0), |batch| {
+        positions.push(batch.position);
+        batch.segment == Offset(0)
+    })
+    .unwrap();
+    let (second, sixth) = (positions[1], positions[5]);
+    // A record, and of another batch what says that it is one: there the index leads on.
+    flip(&world, path, second + 80);
+    flip(&world, path, sixth + 16);
+    let found: Vec<u64> = look(&world, Depth::Verify)
+        .findings
+        .iter()
+        .filter(|finding| finding.path == *path)
+        .filter_map(|finding| finding.position)
+        .collect();
+    assert_eq!(found, [second, sixth]);
+}
+
+#[test]
 fn damage_beside_the_log_is_found() {
     for (suffix, position) in [(".index", 3), (".index", 7), (".timeindex", 11), (".snapshot", 9)] {
         let world = world();

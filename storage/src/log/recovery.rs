@@ -22,10 +22,11 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::options::{LogConfig, RECOVERY_WINDOW_BYTES, SYNC_FILES_MAX};
 use crate::producer_state::{ProducerState, SIDECAR, SNAPSHOT};
 use crate::segment::{Found, Segment, UNFINISHED, base_of};
+use crate::segment_list::Noted;
 use crate::walk::{self, EpochBound};
 
 /// How a log was left, as the checkpoints say.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenAs {
     /// Whether the process before closed everything in order.
     pub(crate) clean: bool,
@@ -39,6 +40,8 @@ pub(crate) struct OpenAs {
     pub(crate) names_topic: bool,
     /// Where the log ended.
     pub(crate) end: Option<Offset>,
+    /// Its segments, where that is known.
+    pub(crate) segments: Option<Vec<Noted>>,
     /// The broker's epoch.
     pub(crate) leader_epoch: i32,
     /// A sync failed in a life before: what is recovered must be written once more, or a later sync would say that it
@@ -86,6 +89,8 @@ impl PartitionLog {
             has_key_files: false,
             recovered_bytes: 0,
             lost: None,
+            missing: Vec::new(),
+            gaps: 0,
             dirty: Dirty::default(),
             syncs: VecDeque::new(),
             unsynced_since_ms: None,
@@ -141,7 +146,11 @@ impl PartitionLog {
     }
 
     fn load(&mut self, entries: &[Entry], left: &OpenAs) -> Result<(), StorageError> {
-        self.collect(entries)?;
+        let orphans = self.collect(entries)?;
+        match &left.segments {
+            Some(segments) => self.compare_segments(segments),
+            None => self.note_orphans(&orphans),
+        }
         let recovered_from = if left.clean { self.resume(left)? } else { None };
         self.changed = !left.clean || recovered_from.is_some();
         let is_recovered = self.changed;
@@ -208,9 +217,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Sorts the directory's files; what a crash left half made is removed.
-    fn collect(&mut self, entries: &[Entry]) -> Result<(), StorageError> {
+    /// Sorts the directory's files; what a crash left half made is removed. No crash leaves an index without a log between
+    /// two segments where compaction has not been: the bases of those.
+    fn collect(&mut self, entries: &[Entry]) -> Result<BTreeSet<Offset>, StorageError> {
         let mut found: BTreeMap<Offset, Found> = BTreeMap::new();
+        let mut orphans = BTreeSet::new();
         for entry in entries {
             if let Some(base) = base_of(&entry.name, ".log") {
                 found.entry(base).or_default().log = entry.len;
@@ -220,8 +231,14 @@ impl PartitionLog {
             let name = entry.name.as_str();
             let suffixes = [".index", ".timeindex", txn::SUFFIX, key_index::SUFFIX];
             let index = suffixes.into_iter().find_map(|suffix| base_of(name, suffix));
-            let orphan = index.is_some_and(|base| !found.contains_key(&base));
-            if orphan || name.ends_with(UNFINISHED) {
+            let orphan = index.filter(|base| !found.contains_key(base));
+            let from = found.keys().next().copied().max(Some(self.cleaned)).max(Some(self.log_start));
+            let is_inside = |base| Some(base) >= from && found.keys().next_back() > Some(&base);
+            if let Some(base) = orphan.filter(|base| is_inside(*base)) {
+                orphans.insert(base);
+                continue;
+            }
+            if orphan.is_some() || name.ends_with(UNFINISHED) {
                 let path = join(&self.directory, name);
                 self.disk.remove_file(&path).doing("remove", &path)?;
             } else if let Some(base) = base_of(name, ".index") {
@@ -249,7 +266,7 @@ impl PartitionLog {
         for (base, found) in found {
             self.segments.push(Segment::existing(&self.disk, &self.directory, base, found));
         }
-        Ok(())
+        Ok(orphans)
     }
 
     /// Takes up a log that was closed in order. The index of the segment that must be recovered all the same, because

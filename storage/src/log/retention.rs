@@ -103,18 +103,6 @@ impl PartitionLog {
             if age <= retention_ms {
                 break;
             }
-            // A time index that lost its end makes a segment look older than it is: what stands last in the log is asked, too.
-            let last = segment.last_timestamp().doing("read", &self.directory)?;
-            if now_ms.saturating_sub(last) <= retention_ms {
-                let segment = segment.base();
-                tracing::error!(
-                    log = self.directory,
-                    %segment,
-                    "the time index of a segment tells of none of its last records, which are not due: kept; stop the broker \
-                     and remove that .timeindex, it is made anew"
-                );
-                break;
-            }
             count = index + 1;
         }
         Ok(count)

@@ -5,6 +5,7 @@ mod deaths;
 mod flush;
 mod recovery;
 mod retention;
+mod segments_left;
 mod times;
 mod transactions;
 mod transactions_model;

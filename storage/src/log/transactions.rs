@@ -136,7 +136,7 @@ impl PartitionLog {
             let base = segment.base();
             if base >= from {
                 stale.insert(base);
-            } else if segment.has_txn_index() {
+            } else if segment.has_txn_index() || segment.lacks_txn_index() {
                 let fits = segment.txn_index_fits(behind).doing("read", &self.directory)?;
                 if !fits || !self.aborted_stand_in_log(index, &mut left).doing("read", &self.directory)? {
                     let log = self.segments[index].log_path();

@@ -206,3 +206,16 @@ fn r15_a_log_that_lost_its_end_after_an_orderly_stop_is_told_of() {
     cut(&disk, len(&disk) / 2);
     assert!(!open_all(&disk, 1).0.has_lost_records());
 }
+
+#[test]
+fn a_partition_that_is_gone_with_the_recovery_points_is_missed_by_its_end() {
+    let disk = Arc::new(SimDisk::new(1));
+    filled(&disk).close().unwrap();
+    for entry in disk.list("t-50").unwrap() {
+        disk.remove_file(&format!("t-50/{}", entry.name)).unwrap();
+    }
+    disk.remove_file(checkpoints::RECOVERY_POINT).unwrap();
+    let (_, opened) = open_all(&disk, 1);
+    let error = opened.unwrap_err().to_string();
+    assert!(error.contains("t-50") && error.contains(checkpoints::HIGH_WATERMARK), "{error}");
+}

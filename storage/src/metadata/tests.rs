@@ -123,3 +123,26 @@ fn a_store_that_was_not_finished_is_begun_anew() {
         assert_eq!(Metadata::open(&disk).unwrap().group_numbers().unwrap().len(), 1);
     }
 }
+
+#[test]
+fn a_damaged_store_is_refused_by_name_and_not_by_a_panic() {
+    let (_, disk) = with_disk();
+    let store = Metadata::open(&disk).unwrap();
+    for number in 0..200 {
+        assert!(store.create_topic(&topic(&format!("topic-{number}"), number)).unwrap());
+    }
+    drop(store);
+    let whole = disk.read(METADATA_FILE).unwrap().unwrap();
+    assert_eq!(Metadata::open(&disk).unwrap().topics().unwrap().len(), 200);
+    let refused = |bytes: &[u8]| {
+        disk.create(METADATA_FILE).unwrap().write_all_at(bytes, 0).unwrap();
+        let error = Metadata::open(&disk).unwrap_err().to_string();
+        assert!(error.contains(METADATA_FILE) && error.contains("backup"), "{error}");
+        assert_eq!(disk.read(METADATA_FILE).unwrap().unwrap(), bytes);
+    };
+    refused(&whole[..whole.len() / 2]);
+    refused(&[]);
+    let mut garbled = whole.clone();
+    garbled[4096 * 3..].iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at % 251) as u8);
+    refused(&garbled);
+}

@@ -40,6 +40,11 @@ impl Segment {
         self.txns.exists()
     }
 
+    /// Whether the transaction index is not as long as it was left, or no file of whole entries.
+    pub(crate) fn lacks_txn_index(&self) -> bool {
+        !self.txn_index_whole
+    }
+
     /// Adds the aborted transactions that touch the offsets from `from` to below `upper`; false where later segments may
     /// tell of more.
     pub(crate) fn collect_aborted(

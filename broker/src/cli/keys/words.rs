@@ -22,7 +22,7 @@ pub(super) fn hash(hash: KeyHash) -> String {
 /// All partitions with their worst keys.
 pub(super) fn listed(group: &str, partitions: &[(String, KeyShareDescribedPartition)]) -> String {
     if partitions.is_empty() {
-        return format!("share group {group} has read nothing so far\n");
+        return format!("share group {group} has read nothing so far: is the name right?\n");
     }
     let mut text = String::new();
     for (topic, partition) in partitions {
@@ -170,6 +170,12 @@ pub(super) fn shown(which: &Which, found: &[Found]) -> String {
 /// One line a partition: why is it not being delivered?
 pub(super) fn why(which: &Which, found: &[Found]) -> String {
     let mut text = String::new();
+    if found.iter().all(|found| found.partition.start_offset < Offset(0)) {
+        return format!(
+            "share group {} has read nothing of {} so far: is the name right?\n",
+            which.group, which.topic
+        );
+    }
     // A key is in one partition most often: what all others do not know of it would only hide that.
     let told = |found: &&Found| Reason::from_code(found.answer.reason) != Some(Reason::UnknownKey);
     let some = found.iter().any(|found| told(&found));

@@ -194,7 +194,7 @@ impl<S: Slice> ShareMachine<S> {
             }
             Timer::Sync(part) => self.sync(part, out),
             Timer::Reload(part) => self.reload_due(part, out),
-            Timer::Letters(part) => {
+            Timer::Letters(part) | Timer::ReadOn(part) => {
                 self.dirty.insert(part);
             }
             Timer::Watch(part) => self.watch(part, out),

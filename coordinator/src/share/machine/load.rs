@@ -18,7 +18,7 @@ use crate::share::member::Loss;
 use crate::share::partition::SharePartition;
 use crate::share::recovery::Recovery;
 use crate::share::{ShareError, ShareOrder, ShareReset};
-use crate::time::{Micros, Now};
+use crate::time::{Micros, Mono, Now};
 
 /// How long a share-partition whose events the disk refuses rests before it is read again.
 const RELOAD_AFTER: Micros = Micros(1_000_000);
@@ -43,6 +43,7 @@ impl<S: Slice> ShareMachine<S> {
                 interested: BTreeSet::new(),
                 residents: BTreeSet::new(),
                 scanning: false,
+                granted_at: Mono(0),
                 look_ups: 0,
                 flushing: None,
                 failures: 0,
@@ -136,6 +137,8 @@ impl<S: Slice> ShareMachine<S> {
         let (Ok(mut partition), Some(log_start)) = (recovery.finish(now), log_start) else {
             return self.load_failed(now, number);
         };
+        // Settings may have changed since the stored state was written, and while its pages were read.
+        partition.configure(self.config(group));
         partition.recovered(now, log_start, survivors.as_ref());
         // Whenever it is read: that they were released may not have been stored before the disk refused something.
         self.release_readers(group, &mut partition, now);
@@ -288,6 +291,7 @@ impl<S: Slice> ShareMachine<S> {
             group.parts.remove(&number);
         }
         self.timers.set(Timer::Part(number), None);
+        self.timers.set(Timer::ReadOn(number), None);
         self.timers.set(Timer::Sync(number), None);
         self.timers.set(Timer::Reload(number), None);
         self.timers.set(Timer::Letters(number), None);

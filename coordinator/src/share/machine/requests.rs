@@ -180,6 +180,7 @@ impl<S: Slice> ShareMachine<S> {
             initial: fetch.epoch == INITIAL_EPOCH,
             acked,
             grants: BTreeMap::new(),
+            since: now.mono,
             patience,
             withdrawn: false,
         };

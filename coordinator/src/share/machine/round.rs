@@ -10,10 +10,9 @@ use crate::plan::fairness;
 use crate::plan::share_fetch::{Bidder, match_round};
 use crate::share::homes::Homes;
 use crate::share::key_queue::Cursor;
-use crate::share::partition::SharePartition;
 use crate::share::snapshot::Snapshot;
 use crate::share::{ShareAssignment, ShareOrder};
-use crate::time::{Micros, Now};
+use crate::time::{Micros, Mono, Now};
 
 use records::ids::{KeyHash, Offset};
 
@@ -32,7 +31,7 @@ impl<S: Slice> ShareMachine<S> {
                 self.tend_replays(part, logs, out);
                 self.match_part(now, part, logs);
                 self.bring_back(now, part, logs, out);
-                self.read_ahead(part, logs, out);
+                self.read_ahead(now, part, logs, out);
                 self.copy_dead_letters(now, part, logs, out);
             }
             touched.extend(dirty);
@@ -123,6 +122,9 @@ impl<S: Slice> ShareMachine<S> {
         self.deliveries = deliveries;
         if granted {
             self.turn = number;
+            if let Some(part) = self.parts.get_mut(&number) {
+                part.granted_at = now.mono;
+            }
         }
     }
 
@@ -208,20 +210,23 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Reads on in the log, where someone is interested and there is something new.
-    fn read_ahead(&mut self, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
+    fn read_ahead(&mut self, now: Now, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get(&number) else { return };
+        let Some(open) = part.open().filter(|_| !part.scanning) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
-        let by_ranges = self.reads_by_ranges(number);
-        let unserved = |ask: &Ask| ask.grants.is_empty() && !ask.withdrawn;
-        let is_asked = part.asks.iter().filter_map(|ask| self.asks.get(ask)).any(unserved);
-        // What a restart left unread is read although nobody asks: it may be stopped, or altered. Where keys have spans,
-        // reading on most often only makes those longer: then it waits until someone gets nothing.
-        let wanted = |open: &SharePartition| {
-            let more = open.wants_scan(upper) || (by_ranges && open.may_scan(upper));
-            let is_worth_it = is_asked || open.queue().spans().len() == 0;
-            more && (!part.interested.is_empty() && is_worth_it || !open.may_grant(upper))
-        };
-        if part.scanning || !part.open().is_some_and(wanted) {
+        // What a restart left unread is read although nobody asks: it may be stopped, or altered.
+        if open.may_grant(upper) {
+            let more = open.wants_scan(upper) || (self.reads_by_ranges(number) && open.may_scan(upper));
+            if !more || part.interested.is_empty() {
+                return;
+            }
+            if open.reads_far() {
+                match self.hungry_from(part) {
+                    Some(from) if from <= now.mono => {}
+                    from => return self.timers.set(Timer::ReadOn(number), from),
+                }
+            }
+        } else if !open.wants_scan(upper) {
             return;
         }
         let (partition, generation) = (part.id, part.generation);
@@ -240,6 +245,20 @@ impl<S: Slice> ShareMachine<S> {
         if let Some(part) = self.parts.get_mut(&number) {
             part.scanning = true;
         }
+    }
+
+    /// When someone has waited long enough to be worth reading on, although much lies ready that others hold up:
+    /// what they acknowledge meanwhile brings more, and what is read now would be read again once it is delivered.
+    fn hungry_from(&self, part: &Part) -> Option<Mono> {
+        let unserved = |ask: &&Ask| ask.grants.is_empty() && !ask.withdrawn;
+        let asks = part.asks.iter().filter_map(|ask| self.asks.get(ask)).filter(unserved);
+        asks.map(|ask| match ask.patience {
+            Patience::Until(until) if until > ask.since + HUNGRY_AFTER => {
+                ask.since.min(part.granted_at) + HUNGRY_AFTER
+            }
+            _ => ask.since,
+        })
+        .min()
     }
 
     pub(super) fn scan_done(
@@ -368,5 +387,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 }
 
+/// A fetch that has got nothing for so long has a share-partition read on that has read far ahead already.
+const HUNGRY_AFTER: Micros = Micros(5_000);
 /// A scan that failed is tried again after this long.
 const SCAN_RETRY: Micros = Micros(1_000_000);

@@ -12,6 +12,8 @@ pub(super) enum Timer {
     Ask(u64),
     /// A lock or a wait of a share-partition ends.
     Part(u32),
+    /// A share-partition from which someone has got nothing for a while is read on.
+    ReadOn(u32),
     /// A share-partition's events are to be synced.
     Sync(u32),
     /// A share-partition whose events the disk refused is read again.

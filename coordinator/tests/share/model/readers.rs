@@ -110,13 +110,16 @@ impl Run {
                 ReaderStep::Restart => {
                     self.works.clear();
                     self.readers.epochs = [0; 2];
+                    self.copied.extend(self.world.letter_offsets());
+                    self.cold = true;
                     self.world.restart(0);
                     self.world.live(&[]);
                 }
             }
         }
         READERS.iter().enumerate().for_each(|(reader, _)| self.reader_lost(reader));
-        self.world.live(&[]);
+        // From now on members are at work again.
+        self.world.live(&MEMBERS);
     }
 
     /// Its connection, which is even for the first reader and odd for the other.

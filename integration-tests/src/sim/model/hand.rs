@@ -102,16 +102,32 @@ impl Share {
         self.config = Arc::clone(config);
         self.hand.settings_since = now;
         self.hand.follows |= config.poison == Poison::Follow;
+        self.may_fail_anew();
         if ordered != self.is_keyed() {
             self.ghosts_until = self.ghosts_until.max(now + SETTINGS_LATE_MAX);
             for offset in self.held() {
                 self.amend(offset, |record| {
                     if let Some(hold) = &mut record.hold {
                         hold.recalled = hold.recalled.or(Tri::Maybe);
+                        // With delivery numbers what is recalled comes back at once.
+                        hold.doubt |= hold.numbered;
                         // What is read back into a group without order returns at once.
                         hold.doubt |= hold.restarted && ordered;
                     }
                 });
+            }
+        }
+    }
+
+    /// A failure that is only supposed may come to pass under the new settings yet, as where the state cannot be read.
+    fn may_fail_anew(&mut self) {
+        let limit = u16::try_from(self.config.delivery_count_max).unwrap_or(0);
+        let poison = self.config.poison;
+        for offset in self.held() {
+            let record = self.record(offset);
+            if record.hold.is_some_and(|hold| hold.doubt && hold.failed) && record.fails.1 >= limit {
+                self.amend(offset, |record| record.poison(false, poison));
+                self.note_stop(offset);
             }
         }
     }
@@ -160,6 +176,8 @@ impl Share {
                     self.amend(offset, |record| {
                         record.may_return = true;
                         record.fails.0 = 0;
+                        // It does not come out of the window, where it waits.
+                        record.not_before = None;
                     });
                 }
             }
@@ -178,6 +196,8 @@ impl Share {
                 self.amend(offset, |record| {
                     record.stop = Tri::Maybe;
                     record.fails.0 = 0;
+                    // Where it was parked, its wait is over.
+                    record.not_before = None;
                 });
             }
         }
@@ -297,7 +317,11 @@ impl Model {
     ) {
         let Some(Pending::Reset(reset)) = self.pending.remove(&ticket) else { return };
         for (partition, result) in results {
-            if let Some((share, log)) = self.share_and_log(&(Arc::clone(&reset.group), *partition)) {
+            let id = (Arc::clone(&reset.group), *partition);
+            if result.is_ok() {
+                self.letters.begins_elsewhere(&id);
+            }
+            if let Some((share, log)) = self.share_and_log(&id) {
                 match result {
                     Ok(at) => share.is_reset(at.get(), log),
                     // Refused for certain: nothing was changed.

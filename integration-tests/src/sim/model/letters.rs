@@ -34,6 +34,8 @@ pub(super) struct Letters {
     copied: BTreeMap<(ShareId, i64), Copied>,
     /// Ends of the broker, failed writes and syncs: each may make one copy twice.
     mishaps: u64,
+    /// Those before the round at work: what is decided in it may be void by the end of it.
+    mishaps_before_round: u64,
     jobs: BTreeMap<u64, (PartitionId, i64)>,
     /// Mishaps before copies that are on their way to the disk.
     submitted: BTreeMap<OpId, u64>,
@@ -57,7 +59,12 @@ impl Letters {
 
     /// Copies, or something else, are on their way to the disk.
     pub(super) fn submitted(&mut self, op: OpId) {
-        self.submitted.insert(op, self.mishaps);
+        self.submitted.insert(op, self.mishaps_before_round);
+    }
+
+    /// A round of the shard begins.
+    pub(super) fn round_begins(&mut self) {
+        self.mishaps_before_round = self.mishaps;
     }
 
     /// The record may be copied anew: it comes again.
@@ -65,6 +72,11 @@ impl Letters {
         if let Some(copied) = self.copied.get_mut(&(id.clone(), offset)) {
             copied.copies = 0;
         }
+    }
+
+    /// All of a share-partition comes again: it begins elsewhere.
+    pub(super) fn begins_elsewhere(&mut self, id: &ShareId) {
+        self.copied.iter_mut().filter(|(key, _)| key.0 == *id).for_each(|(_, copied)| copied.copies = 0);
     }
 
     pub(super) fn sync_began(&mut self, job: u64, partition: PartitionId) {
@@ -166,6 +178,10 @@ impl Model {
             if copied.copies > 1 + mishaps - copied.mishaps_before {
                 let text = format!("{letter:?} is copy {} of its record", copied.copies);
                 return Err(Violation::new(Rule::DeadLetter, text));
+            }
+            // One that follows never failed, and goes to nobody any more all the same.
+            if let Some(share) = self.shares.get_mut(&letter.share()) {
+                share.amend(letter.offset, |record| record.stop = record.stop.at_least_maybe());
             }
             let log = self.letters.logs.entry(partition).or_default();
             log.end = log.end.max(letter.at + 1);

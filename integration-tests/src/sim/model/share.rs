@@ -59,6 +59,8 @@ pub(super) struct Share {
     dropped: u64,
     /// Its state was opened in this life of the broker.
     pub(super) opened: bool,
+    /// It was in memory in this life.
+    read: bool,
     /// The wall clock stepped in this life: what is read back takes what is left of a wait by it.
     wall_stepped: bool,
     /// Every record below is done for good.
@@ -85,6 +87,7 @@ impl Share {
             journal: Vec::new(),
             dropped: 0,
             opened: false,
+            read: false,
             wall_stepped: false,
             done_below: 0,
             unsynced_since: None,
@@ -276,6 +279,7 @@ impl Share {
         }
         self.unsynced_since = None;
         self.opened = false;
+        self.read = false;
         self.wall_stepped = false;
         self.hand.restarted(power_cut);
         // Jobs are numbered anew.
@@ -287,11 +291,8 @@ impl Share {
         for offset in self.held() {
             self.amend(offset, |record| {
                 let Some(hold) = &mut record.hold else { return };
-                if !keyed {
-                    // Without order everything returns at once.
-                    record.hold = None;
-                    return;
-                }
+                // Without order everything returns when the state is read, unless there is an order again by then.
+                hold.doubt |= !keyed;
                 hold.restarted = true;
                 hold.lock_end = None;
                 let rest = Mono((hold.since + lock).0.saturating_sub(STORED_SLACK.0));
@@ -303,14 +304,28 @@ impl Share {
         }
     }
 
-    /// The wall clock stepped: a state that is read later takes what is left of its locks by it.
-    pub(super) fn wall_stepped(&mut self, now: Mono) {
+    /// It is in memory since the last round: if for the first time in this life, and without order ever since, what was
+    /// in hands has returned.
+    pub(super) fn is_read(&mut self, round: Mono) {
+        if std::mem::replace(&mut self.read, true) || self.is_keyed() || self.hand.settings_since >= round {
+            return;
+        }
+        for offset in self.held() {
+            self.amend(offset, |record| record.hold = record.hold.take().filter(|hold| !hold.restarted));
+        }
+    }
+
+    /// The wall clock stepped: a state that is read later, `open` or not now, takes what is left of its waits by it, and
+    /// of its locks where no life of the broker has read it yet.
+    pub(super) fn wall_stepped(&mut self, now: Mono, open: bool) {
         self.wall_stepped = true;
+        if !open {
+            self.records.values_mut().for_each(|record| record.not_before = None);
+        }
         if self.opened {
             return;
         }
         self.ghosts_until = Mono(u64::MAX);
-        self.records.values_mut().for_each(|record| record.not_before = None);
         for offset in self.held() {
             self.amend(offset, |record| {
                 if let Some(hold) = &mut record.hold {
@@ -498,7 +513,9 @@ impl Share {
                     }
                     if sure {
                         record.hold = None;
-                        record.not_before = wait.map(|wait| now + wait);
+                        // What is stopped at its limit waits for no retry: who resumes it has it delivered at once.
+                        let stopped = record.stop == Tri::Yes || record.settled == Tri::Yes;
+                        record.not_before = wait.filter(|_| !stopped).map(|wait| now + wait);
                     } else if let Some(hold) = &mut record.hold {
                         hold.doubt = true;
                     }

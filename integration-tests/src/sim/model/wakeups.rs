@@ -120,13 +120,14 @@ impl Model {
             return Vec::new();
         }
         if config.order == ShareOrder::None {
-            let span = share
-                .held()
-                .first()
-                .is_some_and(|first| log.end - first >= i64::from(config.record_locks_max));
-            let free = |offset: &i64| is_free(now, config, &share.record(*offset));
-            let all = log.records.range(log.start_asked..).map(|record| *record.0);
-            return if span { Vec::new() } else { all.filter(free).collect() };
+            // The span begins with the first record that is not done, in whose hands it is or parked.
+            let done = |offset: i64| share.record(offset).settled == Tri::Yes || self.letters.has(id, offset);
+            let mut all = log.records.range(log.start..).map(|record| *record.0);
+            let Some(first) = all.find(|&offset| !done(offset)) else { return Vec::new() };
+            let end = first + i64::from(config.record_locks_max);
+            let in_span =
+                log.records.range(log.start_asked..end.max(log.start_asked)).map(|record| *record.0);
+            return in_span.filter(|offset| is_free(now, config, &share.record(*offset))).collect();
         }
         let mut ready = Vec::new();
         for (&key, offsets) in &log.keys {
@@ -150,7 +151,7 @@ impl Model {
         offsets: impl Iterator<Item = i64>,
     ) -> Option<i64> {
         let mut first = None;
-        for offset in offsets.filter(|&offset| offset >= log.start_asked) {
+        for offset in offsets.filter(|&offset| offset >= log.start) {
             let record = share.record(offset);
             if record.settled == Tri::Yes && record.hold.is_none() && !record.may_return {
                 continue;
@@ -162,7 +163,8 @@ impl Model {
             if self.letters.has(id, offset) && record.hold.is_none() && !record.may_return {
                 continue;
             }
-            if !is_free(now, &share.config, &record) {
+            // What a cut was asked for may be there yet.
+            if !is_free(now, &share.config, &record) || offset < log.start_asked {
                 return None;
             }
             first = first.or(Some(offset));

@@ -19,7 +19,7 @@ fn page(id: u64, len: usize) -> (u64, Bytes) {
 }
 
 fn open(disk: &Arc<dyn Disk>) -> EventLog {
-    EventLog::open(disk, "t-0", 7).unwrap().0
+    EventLog::open(disk, "t-0", 7, false).unwrap().0
 }
 
 fn read_all(log: &mut EventLog) -> Vec<(u64, Bytes)> {
@@ -53,7 +53,7 @@ fn pages_are_those_of_the_last_snapshot() {
         assert_eq!(read, [(3, content(9, 5)), (1, content(1, 1)), (1, content(5, PAGE_BYTES_MAX))]);
         assert!(is_damaged(&log.read_pages(&[1, 0])), "a page that was dropped is none");
     }
-    let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+    let (mut log, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
     assert_eq!(replay, Replay { snapshot: Some((3, Bytes::from("two"))), events: vec![(3, event(2))] });
     assert!(log.snapshot(3, b"three", &[(10, content(10, PAGE_BYTES_MAX + 1))], &[]).is_err());
     log.snapshot(3, b"three", &[], &[1, 3, 4, 5, 9]).unwrap();
@@ -118,7 +118,7 @@ fn a_snapshot_whose_pages_did_not_come_to_the_disk_is_none() {
         disk.open("t-0/share-7.2.events").unwrap().sync_data().unwrap();
         disk.sync_dir("t-0").unwrap();
         sim.crash();
-        let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+        let (mut log, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
         let (_, snapshot) = replay.snapshot.unwrap();
         let expected = match &snapshot[..] {
             b"one" => [page(1, 5000), page(2, 8192)],
@@ -144,7 +144,7 @@ fn what_was_given_up_does_not_come_to_check_by_what_is_written_later() {
         disk.open("t-0/share-7.1.events").unwrap().sync_data().unwrap();
         disk.sync_dir("t-0").unwrap();
         sim.crash();
-        let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+        let (mut log, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
         if replay.snapshot.is_some() {
             continue;
         }
@@ -153,7 +153,7 @@ fn what_was_given_up_does_not_come_to_check_by_what_is_written_later() {
         // The same page at the same place, for another snapshot.
         log.snapshot(0, b"and two", &[page(1, 8192)], &[]).unwrap();
         sim.crash();
-        let (_, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+        let (_, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
         match replay.snapshot {
             Some((_, snapshot)) => assert_eq!(snapshot, "and two", "seed {seed}"),
             None => assert_eq!(numbers(&replay), [1, 2], "seed {seed}"),
@@ -168,7 +168,7 @@ fn a_damaged_page_is_told_of_and_nothing_else_is_lost() {
     log.snapshot(0, b"one", &[page(1, 5000), page(2, 10)], &[]).unwrap();
     sync(&mut log, &*disk);
     disk.open(FILE).unwrap().write_all_at(b"x", 4500).unwrap();
-    let (mut log, replay) = EventLog::open(&disk, "t-0", 7).unwrap();
+    let (mut log, replay) = EventLog::open(&disk, "t-0", 7, false).unwrap();
     assert_eq!(replay.snapshot, Some((0, Bytes::from("one"))));
     assert!(is_damaged(&log.read_pages(&[1])));
     assert_eq!(log.read_pages(&[2]).unwrap(), [(0, content(2, 10))]);
@@ -383,7 +383,7 @@ impl Model {
 
     /// Goes on with what is there, of which at least `kept` must be.
     fn open(&mut self, kept: (usize, u64)) {
-        let (log, replay) = EventLog::open(&self.disk, "t-0", 7).unwrap();
+        let (log, replay) = EventLog::open(&self.disk, "t-0", 7, false).unwrap();
         self.log = log;
         let number = |bytes: &Bytes| std::str::from_utf8(bytes).unwrap().parse::<u64>().unwrap();
         self.now = replay.snapshot.as_ref().map_or(0, |(_, bytes)| number(bytes) as usize);

@@ -51,6 +51,32 @@ fn a_last_segment_that_is_gone_is_found() {
 }
 
 #[test]
+fn a_time_index_that_lost_its_end_is_found() {
+    let mut world = world();
+    world.stop();
+    for path in names(&world, ".timeindex") {
+        let whole = world.disk().read(&path).unwrap().unwrap();
+        world.disk().open(&path).unwrap().set_len(whole.len() as u64 - 12).unwrap();
+        told(&world, &path, "lost its end");
+        write(&world, &path, &whole);
+    }
+    assert_eq!(look(&world, Depth::Verify).findings, []);
+}
+
+#[test]
+fn a_middle_segment_that_is_gone_is_found_between_compacted_ones_too() {
+    let mut world = world();
+    world.stop();
+    write(&world, "sluice-holes-offset-checkpoint", b"0\n1\nt 0 80\n");
+    assert_eq!(look(&world, Depth::Verify).findings, []);
+    let log = names(&world, ".log")[1].clone();
+    for path in of_segment(&world, 1) {
+        world.disk().remove_file(&path).unwrap();
+    }
+    told(&world, &log, "is missing");
+}
+
+#[test]
 fn a_log_that_is_longer_or_shorter_than_it_was_closed_is_found() {
     let mut world = world();
     world.stop();

@@ -92,6 +92,43 @@ fn p05_records_without_a_time() {
     assert_eq!((at(&mut world, 0), max(&mut world)), ((2, 0), (2, 0)));
 }
 
+#[test]
+fn a_time_index_that_lost_its_end_hides_no_record() {
+    for lost_of_active in [false, true] {
+        for left in [12, 0] {
+            let config = LogConfig { segment_bytes: 1100, index_interval_bytes: 100, ..LogConfig::default() };
+            let mut world = World::with(1, config);
+            // The youngest stands in the first segment, and not at its end.
+            for time in [10, 20, 900, 40, 50, 60, 70, 800, 90, 91, 92, 93, 94, 95] {
+                world.append(batch_of(Codec::None, &[time, time])).unwrap();
+            }
+            let asked = [15, 41, 91, 801, 901];
+            let expected: Vec<_> = asked.iter().map(|asked| at(&mut world, *asked)).collect();
+            let highest = max(&mut world);
+            let second = second_segment(&world);
+            assert!(highest.0 < second && second < world.facts().end.0, "{highest:?}");
+            world.stop();
+            world.restart_after(|disk| {
+                let base = if lost_of_active { second } else { 0 };
+                disk.open(&format!("t-0/{base:020}.timeindex")).unwrap().set_len(left).unwrap();
+            });
+            let found: Vec<_> = asked.iter().map(|asked| at(&mut world, *asked)).collect();
+            assert_eq!((found, max(&mut world)), (expected, highest), "{left} bytes, {lost_of_active}");
+        }
+    }
+}
+
+fn second_segment(world: &World) -> i64 {
+    let entries = world.disk().list("t-0").unwrap();
+    let mut bases: Vec<i64> = entries
+        .iter()
+        .filter_map(|entry| entry.name.strip_suffix(".log"))
+        .map(|digits| digits.parse().unwrap())
+        .collect();
+    bases.sort_unstable();
+    bases[1]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
