@@ -71,12 +71,9 @@ impl DataDir {
         self.sync_failed
     }
 
-    /// Leaves word for the next start that a sync failed. It needs no sync itself: it tells of bytes that are good in
-    /// the system's memory alone, and it is there as long as they are.
+    /// See [`note_failed_sync`].
     pub(crate) fn note_failed_sync(&self) {
-        if let Err(error) = self.disk.create(SYNC_FAILED) {
-            tracing::error!(%error, "cannot leave word of a failed sync");
-        }
+        note_failed_sync(&*self.disk);
     }
 
     /// Checks `meta.properties` against the options, or writes it into a new directory. It is not synced then: what a
@@ -113,6 +110,14 @@ impl DataDir {
         }
         let text = format!("{{\"version\":0,\"brokerEpoch\":{boot}}}");
         self.disk.write_atomic(CLEAN_SHUTDOWN, text.as_bytes()).doing("write", CLEAN_SHUTDOWN)
+    }
+}
+
+/// Leaves word for the next start that a sync failed. It needs no sync itself: it tells of bytes that are good in the
+/// system's memory alone, and it is there as long as they are.
+pub(crate) fn note_failed_sync(disk: &dyn Disk) {
+    if let Err(error) = disk.create(SYNC_FAILED) {
+        tracing::error!(%error, "cannot leave word of a failed sync");
     }
 }
 

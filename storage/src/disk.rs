@@ -18,6 +18,8 @@ pub use os::OsDisk;
 pub use read_only::ReadOnlyDisk;
 pub use sim::SimDisk;
 
+use crate::options::RECOVERY_WINDOW_BYTES;
+
 /// An open file. Shared freely: readers keep it beyond its removal, as POSIX does.
 pub trait DiskFile: Send + Sync + Debug {
     /// Reads at `position`; the count of bytes read, 0 at the end.
@@ -127,6 +129,40 @@ pub trait Disk: Send + Sync + Debug {
 /// Where a file's new content stands until it takes the file's name.
 pub(crate) fn temporary(path: &str) -> String {
     format!("{path}.tmp")
+}
+
+/// Cuts a file of `len` bytes to `to`, for good.
+///
+/// What is cut off may hold something whole behind what was torn, so it is overwritten first. Else a process that dies
+/// between the cut and its sync leaves a file that looks whole to the next one, and behind what that one appends a power
+/// cut would bring the rest back.
+pub(crate) fn cut_off(file: &dyn DiskFile, to: u64, len: u64) -> Result<(), NotCut> {
+    let mut at = to;
+    while at < len {
+        let count = (len - at).min(RECOVERY_WINDOW_BYTES as u64);
+        file.write_all_at(&vec![0; count as usize], at).map_err(NotCut::Written)?;
+        at += count;
+    }
+    file.sync_data().map_err(NotCut::Synced)?;
+    file.set_len(to).map_err(NotCut::Written)?;
+    file.sync_data().map_err(NotCut::Synced)
+}
+
+/// Why a file was not cut.
+#[derive(Debug)]
+pub(crate) enum NotCut {
+    /// It may be tried again.
+    Written(io::Error),
+    /// What a later sync says of it is worth nothing.
+    Synced(io::Error),
+}
+
+impl From<NotCut> for io::Error {
+    fn from(error: NotCut) -> Self {
+        match error {
+            NotCut::Written(error) | NotCut::Synced(error) => error,
+        }
+    }
 }
 
 /// The directory part of a path; empty for a name in the data directory itself.

@@ -31,7 +31,7 @@ use self::frame::{
     Content, EVENT, EVENT_OF_MORE, PAGES, SNAPSHOT, goes_on_behind, put_frame, put_header, read,
 };
 use self::pages::{Pages, Table};
-use crate::disk::{Disk, DiskFile, is_full, join};
+use crate::disk::{Disk, DiskFile, NotCut, cut_off, is_full, join};
 use crate::error::{IoContext, StorageError};
 use crate::log::lost::LOST;
 
@@ -188,11 +188,13 @@ impl EventLog {
                     tracing::warn!(path, lost, "torn tail of an event log is cut");
                 }
                 // For good: what was torn must not join on behind a header or frame that is written in its place.
-                file.set_len(content.valid_len).doing("cut", &path)?;
-                file.sync_data().map_err(|error| {
-                    tracing::error!(path, %error, "the cut of an event log cannot be synced");
-                    StorageError::Poisoned
-                })?;
+                match cut_off(&*file, content.valid_len, bytes.len() as u64) {
+                    Err(NotCut::Synced(error)) => {
+                        tracing::error!(path, %error, "the cut of an event log cannot be synced");
+                        return Err(StorageError::Poisoned);
+                    }
+                    cut => cut.map_err(io::Error::from).doing("cut", &path)?,
+                }
             }
             found.generations.remove(&generation);
             log.generation = generation;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId};
 
+use crate::data_dir;
 use crate::disk::{Disk, temporary};
 use crate::log::Dirty;
 use crate::options::SYNC_FILES_MAX;
@@ -47,10 +48,14 @@ impl SyncJob {
         self.end
     }
 
-    /// Syncs. Blocks for as long as the disk takes.
+    /// Syncs. Blocks for as long as the disk takes. Where that fails, word of it is left for the next start at once: the
+    /// process may die before the result is given back.
     #[must_use]
     pub fn run(self) -> SyncResult {
         let result = sync(&*self.disk, &self.dirty);
+        if result.is_err() {
+            data_dir::note_failed_sync(&*self.disk);
+        }
         SyncResult { partition: self.partition, number: self.number, events: self.events, result }
     }
 }

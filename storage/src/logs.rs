@@ -226,7 +226,12 @@ impl Logs {
             leader_epoch: self.boot.leader_epoch,
             rewrite: self.data_dir.had_failed_sync(),
         };
-        PartitionLog::open(self.disk(), wanted.id, directory, wanted.config.clone(), &left).map(Some)
+        let opened = PartitionLog::open(self.disk(), wanted.id, directory, wanted.config.clone(), &left);
+        if let Err(StorageError::Io { .. }) = &opened {
+            // It may have been a sync, which the next start must not take for a good one.
+            self.data_dir.note_failed_sync();
+        }
+        opened.map(Some)
     }
 
     /// Has another topic's directory make way.

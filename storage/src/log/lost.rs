@@ -14,7 +14,7 @@ use records::ids::Offset;
 use super::PartitionLog;
 use super::recovery::OpenAs;
 use crate::checkpoints::{HIGH_WATERMARK, LOG_START};
-use crate::disk::{DiskFile, join};
+use crate::disk::{DiskFile, cut_off, join};
 use crate::error::{IoContext, StorageError};
 use crate::options::RECOVERY_WINDOW_BYTES;
 use crate::segment::Segment;
@@ -102,8 +102,8 @@ impl PartitionLog {
         taken.files.extend(moved.into_iter().rev());
         self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
         if let Some(cut) = cut {
-            cut.file.set_len(cut.position).doing("cut", &cut.path)?;
-            cut.file.sync_data().doing("sync", &cut.path)?;
+            let done = cut_off(&*cut.file, cut.position, cut.len).map_err(io::Error::from);
+            done.doing("cut", &cut.path)?;
         }
         Ok(taken)
     }

@@ -261,6 +261,88 @@ fn an_index_that_was_being_made_again_is_not_taken_for_whole() {
 }
 
 #[test]
+fn r08_a_sync_that_failed_unheard_is_not_forgotten() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        world.append(batch(3)).unwrap();
+        world.sync();
+        world.append(batch(3)).unwrap();
+        let job = world.logs().sync_job(partition(0)).unwrap().unwrap();
+        world.sim.fail_syncs(1);
+        // The process is killed before anybody takes the result.
+        assert!(job.run().is_err());
+        world.kill();
+        world.append(batch(3)).unwrap();
+        assert_eq!(world.sync(), Offset(9));
+        world.power_cut();
+        assert_eq!(world.facts().end, Offset(9), "seed {seed}");
+    }
+}
+
+#[test]
+fn r08_a_start_that_a_sync_failed_is_not_forgotten() {
+    for seed in 0..8 {
+        for calls in 0..16 {
+            let mut world = World::new(seed);
+            world.append(batch(3)).unwrap();
+            world.sync();
+            world.append(batch(3)).unwrap();
+            let len = world.facts().bytes;
+            world.stop_hard();
+            let file = world.disk().open("t-0/00000000000000000000.log").unwrap();
+            file.write_all_at(&[7; 5], len).unwrap();
+            world.sim.fail_after(calls);
+            let _started = DataDir::open(world.disk()).and_then(|data_dir| {
+                let boot = crate::Boot { boot: 2, leader_epoch: 1 };
+                let mut logs = crate::Logs::open(data_dir, world.options.clone(), boot)?;
+                logs.open_partition(partition(0), TOPIC, LogConfig::default())
+            });
+            world.sim.disarm();
+            world.boot_at(2);
+            world.kill();
+            world.append(batch(3)).unwrap();
+            assert_eq!(world.sync(), Offset(9));
+            world.power_cut();
+            assert_eq!(world.facts().end, Offset(9), "seed {seed}, call {calls}");
+        }
+    }
+}
+
+#[test]
+fn what_a_start_was_cutting_off_when_it_died_does_not_come_back() {
+    for seed in 0..8 {
+        for calls in 0..16 {
+            let mut world = World::new(seed);
+            world.append(batch(1)).unwrap();
+            let position = world.facts().bytes;
+            world.append(batch(2)).unwrap();
+            world.append(batch(3)).unwrap();
+            world.sync();
+            world.stop_hard();
+            let file = world.disk().open("t-0/00000000000000000000.log").unwrap();
+            file.write_all_at(&[0xff; 4], position + 17).unwrap();
+            world.sim.sync_all().unwrap();
+            world.sim.die_after(calls);
+            let started = DataDir::open(world.disk()).and_then(|data_dir| {
+                let boot = crate::Boot { boot: 2, leader_epoch: 1 };
+                let mut logs = crate::Logs::open(data_dir, world.options.clone(), boot)?;
+                logs.open_partition(partition(0), TOPIC, LogConfig::default())
+            });
+            assert!(started.is_ok() || world.sim.is_dead());
+            world.sim.restart();
+            world.boot_at(2);
+            world.kill();
+            assert_eq!(world.facts().end, Offset(1));
+            // Just as long as the damaged one: what stood behind that would join on.
+            world.append(batch(2)).unwrap();
+            world.power_cut();
+            let end = world.facts().end.0;
+            assert!(end == 1 || end == 3, "seed {seed}, call {calls}: {end}");
+        }
+    }
+}
+
+#[test]
 fn an_index_entry_behind_the_segment_hides_nothing() {
     let mut world = World::with(1, small());
     for _ in 0..40 {

@@ -18,8 +18,10 @@ pub(super) struct Corrupted {
     pub(super) index: usize,
     path: String,
     position: u64,
-    base: i64,
+    pub(super) base: i64,
     next: i64,
+    /// Whether segments behind it hold something.
+    is_followed: bool,
 }
 
 /// A way to spoil a file.
@@ -192,7 +194,10 @@ impl World {
         if files.len() < 2 || model.compacted() > 0 || model.indexes_are_off || self.corrupted.is_some() {
             return;
         }
-        let path = files[self.random.index(files.len() - 1)].clone();
+        let chosen = self.random.index(files.len() - 1);
+        let path = files[chosen].clone();
+        let is_filled = |path: &String| self.sim.read_len(path).ok().flatten().unwrap_or(0) > 0;
+        let is_followed = files[chosen + 1..].iter().any(is_filled);
         let name = path.rsplit('/').next().and_then(|name| name.strip_suffix(".log"));
         let base: i64 = name.and_then(|name| name.parse().ok()).expect("a log file is named by an offset");
         let len = self.sim.read_len(&path).ok().flatten().unwrap_or(0);
@@ -217,14 +222,25 @@ impl World {
         self.note(|| format!("damage: byte {at} of {path}, in the batch {base} to {next} at {position}"));
         self.is_damaged = true;
         edit(&self.sim, &path, |bytes| bytes[at as usize] ^= flip);
-        self.corrupted = Some(Corrupted { index, path, position, base, next });
+        self.corrupted = Some(Corrupted { index, path, position, base, next, is_followed });
     }
 
     /// A damaged batch is told of, by its place, and everything else is there. Then the topic makes way for another one.
     pub(super) fn check_corrupted(&mut self, corrupted: &Corrupted) -> Checked {
-        let Corrupted { index, path, position, base, next } = corrupted;
+        let Corrupted { index, path, position, base, next, is_followed } = corrupted;
         let model = &self.models[*index];
         let (id, name, start, end) = (model.id, model.directory(), model.start, model.end);
+        if end == (*base).max(start) {
+            let rest = format!("{path}.{position}.");
+            let is_kept = self.files(*index, &[".lost"]).iter().any(|file| file.starts_with(&rest));
+            ensure!(
+                is_kept || !is_followed,
+                Damage,
+                "{name}: cut at {base}, and what was behind is not kept"
+            );
+            self.check(*index)?;
+            return self.recreate(*index);
+        }
         let mut from = Offset(start);
         let mut is_told = false;
         while from.0 < end {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use storage::{Boot, DataDir, Disk, LogFacts, Logs, PartitionToOpen, SimDisk, StorageError};
 
-use super::World;
+use super::{Outstanding, World};
 use crate::breakage::Breakage;
 use crate::model::{Ending, Stored};
 use crate::report::{Checked, Rule, Violation, ensure};
@@ -21,11 +21,22 @@ impl World {
     /// Ends the life in a chosen way, damages what lies there, and begins the next one.
     pub(super) fn end(&mut self, ending: Ending) -> Checked {
         self.sim.disarm();
+        self.sync_unheard(ending);
         let mut ending = ending;
         if ending == Ending::Clean && !self.stop()? {
             ending = if self.sim.is_dead() { self.draw_death() } else { Ending::Kill };
         }
         self.begin(ending)
+    }
+
+    /// Before the process is killed the oldest sync that is out has come to its end, and perhaps failed; nobody takes the
+    /// result. Every second time by the count of numbers: what a seed draws stays as it was.
+    fn sync_unheard(&mut self, ending: Ending) {
+        if ending == Ending::Kill && self.numbers.is_multiple_of(2) && !self.outstanding.is_empty() {
+            let Outstanding { id, job, .. } = self.outstanding.remove(0);
+            let failed = job.run().is_err();
+            self.note(|| format!("a sync of {} ends unheard, failed: {failed}", id.index));
+        }
     }
 
     /// The process has died within a call.
@@ -141,7 +152,19 @@ impl World {
         }
     }
 
+    /// As a broker does: where not all logs are as an orderly stop left them, it starts once more, as after another one.
     fn start(&mut self, is_calm: bool) -> Result<(), Begin> {
+        self.start_once(is_calm)?;
+        if !self.logs().has_lost_records() {
+            return Ok(());
+        }
+        ensure!(!is_calm, Lost, "a log is not as an orderly stop has left it");
+        self.note(|| "not all logs are as they were left: start anew".to_owned());
+        self.logs = None;
+        self.start_once(is_calm)
+    }
+
+    fn start_once(&mut self, is_calm: bool) -> Result<(), Begin> {
         let data_dir = DataDir::open(Arc::clone(&self.disk))?;
         let is_clean = data_dir.was_clean();
         self.boot += 1;
@@ -222,7 +245,7 @@ impl World {
                 }
             }
         }
-        self.settle(index, facts, is_calm)?;
+        self.settle(index, facts, is_clean, is_calm)?;
         if is_clean {
             // A stop can have been in order although it did not live to say so.
             self.models[index].synced = self.models[index].synced.max(facts.synced.0);
@@ -285,7 +308,7 @@ impl World {
     }
 
     /// Takes over what is left of a log, after checking that it may be just that.
-    fn settle(&mut self, index: usize, facts: LogFacts, is_calm: bool) -> Checked {
+    fn settle(&mut self, index: usize, facts: LogFacts, is_clean: bool, is_calm: bool) -> Checked {
         let epoch = self.epoch;
         let model = &mut self.models[index];
         let ending = model.ending.unwrap_or(Ending::Clean);
@@ -299,7 +322,15 @@ impl World {
         );
         ensure!(start <= end, Start, "{name}: starts at {start}, behind its end {end}");
         let maybe = model.maybe.take();
-        let kept = if ending == Ending::Cut { model.synced } else { model.end };
+        let mut kept = if ending == Ending::Cut { model.synced } else { model.end };
+        if !is_clean
+            && let Some(corrupted) = self.corrupted.as_ref().filter(|corrupted| corrupted.index == index)
+            && end == corrupted.base.max(start)
+        {
+            // A start that has to check the batch ends the log in front of it: one after an unclean stop looks into the
+            // segment below the recovery point, and checks all of it where that one's end cannot be found.
+            kept = kept.min(end);
+        }
         ensure!(end >= kept, Lost, "{name}: ends at {end}, {kept} must be there after {ending:?}");
         if end > model.end {
             match maybe.filter(|batch| batch.base == model.end && batch.next() == end) {
