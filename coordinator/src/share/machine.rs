@@ -131,6 +131,8 @@ struct Part {
     scanning: bool,
     /// When something was granted last.
     granted_at: Mono,
+    /// Appends of events that have succeeded.
+    appends: u64,
     /// Look-ups of keys under way.
     look_ups: usize,
     /// The append under way.
@@ -514,6 +516,13 @@ impl Part {
             PartState::Open(partition) => Some(partition),
             _ => None,
         }
+    }
+
+    /// How many appends will have succeeded when all that is noted so far is stored; `None` where it is.
+    fn appends_under_way(&self) -> Option<u64> {
+        let noted = u64::from(self.open().is_some_and(SharePartition::has_events));
+        let under_way = noted + u64::from(self.flushing.is_some());
+        (under_way > 0).then(|| self.appends + under_way)
     }
 }
 

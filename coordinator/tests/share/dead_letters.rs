@@ -98,6 +98,21 @@ fn k29_bystanders_do_not_become_poison_whatever_the_way() {
 }
 
 #[test]
+fn a_dead_letter_is_copied_once_it_is_stored_that_it_is_one() {
+    let mut world = world(true, Poison::DeadLetter);
+    world.log("a a");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    world.disk_full = true;
+    assert!(world.ack("A", 0, 0, REJECT).is_some(), "nobody knows of it");
+    assert_eq!(world.letter_offsets(), [0_i64; 0], "it may be accepted still");
+    world.disk_full = false;
+    world.pass_ms(60_000);
+    assert_eq!(world.fetch("B", 1), [(0, 0, 2)]);
+    assert_eq!(world.ack("B", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0]);
+}
+
+#[test]
 fn k30_a_dead_letter_is_copied_before_its_key_goes_on() {
     let mut world = world(true, Poison::DeadLetter);
     world.log("a a");

@@ -49,6 +49,8 @@ const _: () = assert!(LETTERS_MAX <= READ_RECORDS_MAX, "one read brings the reco
 pub(super) struct Copying {
     /// Those of the copy under way; empty: there is none.
     letters: Vec<DeadLetter>,
+    /// It begins when so many appends of events have succeeded: what stopped the records is stored then.
+    begins_after: Option<u64>,
     failures: u32,
     trouble: Option<DeadLetterTrouble>,
 }
@@ -72,6 +74,10 @@ impl<S: Slice> ShareMachine<S> {
     pub(super) fn copy_dead_letters(&mut self, now: Now, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get_mut(&number) else { return };
         if !part.copying.letters.is_empty() {
+            if part.copying.begins_after.is_some_and(|appends| appends <= part.appends) {
+                part.copying.begins_after = None;
+                self.begin_copy(now, number, logs, out);
+            }
             return;
         }
         if part.open().is_none_or(|open| !open.has_dead_letters()) {
@@ -81,8 +87,8 @@ impl<S: Slice> ShareMachine<S> {
         if !self.may_append || self.timers.is_set(Timer::Letters(number)) {
             return;
         }
-        let (partition, generation) = (part.id, part.generation);
-        let config = self.config(self.parts[&number].group);
+        let (partition, group) = (part.id, part.group);
+        let config = self.config(group);
         if let Err(trouble) = target(&self.topics, &config, partition, logs) {
             if let Some(name) = config.dead_letter_topic.as_ref().filter(|name| {
                 trouble == DeadLetterTrouble::Missing
@@ -99,8 +105,19 @@ impl<S: Slice> ShareMachine<S> {
         if letters.is_empty() {
             return;
         }
-        let offsets = letters.iter().map(|letter| Offset(letter.offset)).collect();
         part.copying.letters = letters;
+        part.copying.begins_after = part.appends_under_way();
+        if part.copying.begins_after.is_none() {
+            self.begin_copy(now, number, logs, out);
+        }
+    }
+
+    /// Reads the letters that were chosen, where what they say is to be copied.
+    fn begin_copy(&mut self, now: Now, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
+        let part = &self.parts[&number];
+        let (partition, generation) = (part.id, part.generation);
+        let config = self.config(part.group);
+        let offsets = part.copying.letters.iter().map(|letter| Offset(letter.offset)).collect();
         if config.dead_letter_copy {
             let bytes_max = READ_BYTES_MAX;
             let op =

@@ -44,6 +44,7 @@ impl<S: Slice> ShareMachine<S> {
                 residents: BTreeSet::new(),
                 scanning: false,
                 granted_at: Mono(0),
+                appends: 0,
                 look_ups: 0,
                 flushing: None,
                 failures: 0,

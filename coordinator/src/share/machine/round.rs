@@ -359,6 +359,7 @@ impl<S: Slice> ShareMachine<S> {
         };
         match result {
             Ok(appended) => {
+                part.appends += 1;
                 part.event_bytes = appended.bytes_since_snapshot;
                 part.snapshot_bytes = snapshot_bytes.unwrap_or(part.snapshot_bytes);
                 part.failures = 0;
