@@ -34,6 +34,7 @@ use self::pages::{Pages, Table};
 use crate::disk::{Disk, DiskFile, NotCut, cut_off, is_full, join};
 use crate::error::{IoContext, StorageError};
 use crate::log::lost::LOST;
+use crate::log::write_again;
 
 pub(crate) use self::pages::DamagedPage;
 pub use self::pages::PagePlaces;
@@ -376,12 +377,11 @@ impl EventLog {
     }
 
     /// Removes all files, in such an order that nothing that a crash brings back lacks its pages: the present generation
-    /// is made durable first where it has any, and goes when no older one is left.
+    /// is made durable first where an older one is still needed, and goes when none of them is left.
     pub(crate) fn delete(mut self) -> Result<(), StorageError> {
-        if !self.pages.is_empty() {
-            let files = self.take_dirty();
-            let synced = files.iter().try_for_each(|file| file.sync_data());
-            if let Err(error) = synced.and_then(|()| self.disk.sync_dir(&self.directory)) {
+        if !self.pages.is_empty() && !self.older.is_empty() {
+            let secured = self.secure();
+            if let Err(error) = secured.and_then(|()| self.disk.sync_dir(&self.directory)) {
                 tracing::error!(directory = self.directory, %error, "share state to be removed cannot be synced");
                 return Err(StorageError::Poisoned);
             }
@@ -391,6 +391,14 @@ impl EventLog {
             self.disk.remove_file(&path).doing("remove", &path)?;
         }
         self.pages.delete()
+    }
+
+    /// Makes the present generation durable, also where a sync that is out or has failed took what was dirty: one that
+    /// comes behind a failed one says nothing, unless everything was written again.
+    fn secure(&mut self) -> io::Result<()> {
+        self.pages.secure()?;
+        let Some(file) = &self.file else { return Ok(()) };
+        write_again(&**file, self.len)
     }
 
     fn path(&self, generation: u64) -> String {

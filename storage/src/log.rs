@@ -44,7 +44,7 @@ use crate::transactions::Marker;
 pub(crate) use clean::{Dirtiness, Source};
 pub(crate) use keys::KeyBounds;
 pub use read::LogSlice;
-pub(crate) use recovery::{OpenAs, stored_topic_id};
+pub(crate) use recovery::{OpenAs, stored_topic_id, write_again};
 pub use retention::RetentionDue;
 pub(crate) use swap::{CLEANED, Replacement, SWAP, remove_cleaned};
 use sync::Begun;

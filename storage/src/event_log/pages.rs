@@ -323,6 +323,20 @@ impl Pages {
         self.cut();
     }
 
+    /// Writes what no sync is known to have reached once more, and syncs it.
+    pub(super) fn secure(&mut self) -> io::Result<()> {
+        let mut new = self.live.values().filter(|page| page.written_in > 0).peekable();
+        if new.peek().is_none() {
+            return Ok(());
+        }
+        let file = self.disk.open(&self.path)?;
+        for page in new {
+            let bytes = page.read(&*file)?.ok_or(io::ErrorKind::InvalidData)?;
+            put(&*file, &page.runs, &bytes)?;
+        }
+        file.sync_data()
+    }
+
     /// Removes the file.
     pub(super) fn delete(self) -> Result<(), StorageError> {
         if !self.exists {
@@ -351,17 +365,8 @@ impl Pages {
 
     fn put(&mut self, runs: &[Run], bytes: &[u8]) -> Result<(), StorageError> {
         let file = self.file()?;
-        // Whole blocks: else the rest of one would have to be read first.
-        let mut padded = bytes.to_vec();
-        padded.resize(blocks_of(bytes.len()) as usize * PAGE_BLOCK_BYTES, 0);
-        let mut rest = &padded[..];
-        for run in runs {
-            self.file_end = self.file_end.max(run.end());
-            let (piece, behind) = rest.split_at(run.count as usize * PAGE_BLOCK_BYTES);
-            file.write_all_at(piece, position(run.first)).doing("write", &self.path)?;
-            rest = behind;
-        }
-        Ok(())
+        self.file_end = runs.iter().fold(self.file_end, |end, run| end.max(run.end()));
+        put(&*file, runs, bytes).doing("write", &self.path)
     }
 
     fn get(&mut self, id: u64, page: &Page) -> Result<Bytes, StorageError> {
@@ -464,6 +469,19 @@ pub(super) fn parse(mut bytes: Bytes, generation: u64) -> Option<Table> {
         table.insert(id, Page { len, crc, epoch, written_in, runs });
     }
     Some(table)
+}
+
+fn put(file: &dyn DiskFile, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
+    // Whole blocks: else the rest of one would have to be read first.
+    let mut padded = bytes.to_vec();
+    padded.resize(blocks_of(bytes.len()) as usize * PAGE_BLOCK_BYTES, 0);
+    let mut rest = &padded[..];
+    for run in runs {
+        let (piece, behind) = rest.split_at(run.count as usize * PAGE_BLOCK_BYTES);
+        file.write_all_at(piece, position(run.first))?;
+        rest = behind;
+    }
+    Ok(())
 }
 
 fn blocks_of(len: usize) -> u32 {

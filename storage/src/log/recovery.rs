@@ -462,7 +462,7 @@ impl PartitionLog {
 ///
 /// After a failed sync the system may take what it holds in memory for written: it reads well and is lost with the
 /// power, and no later sync says so. Writing puts it on its way to the disk again.
-pub(super) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
+pub(crate) fn write_again(file: &dyn DiskFile, len: u64) -> io::Result<()> {
     let window = RECOVERY_WINDOW_BYTES as u64;
     let mut at = 0;
     while at < len {

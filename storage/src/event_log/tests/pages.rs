@@ -32,6 +32,16 @@ fn file_len(disk: &dyn Disk) -> u64 {
     disk.read_len(FILE).unwrap().unwrap_or(0)
 }
 
+impl EventLog {
+    fn begin_sync(&mut self, sim: &SimDisk, sync: Sync) {
+        let files = if matches!(sync, Sync::NotBegun) { Vec::new() } else { self.take_dirty() };
+        if matches!(sync, Sync::HasFailed) {
+            sim.fail_syncs(files.len() as u32);
+            files.iter().for_each(|file| assert!(file.sync_data().is_err()));
+        }
+    }
+}
+
 fn is_damaged<T: std::fmt::Debug>(result: &Result<T, StorageError>) -> bool {
     matches!(result, Err(StorageError::Damaged { .. }))
 }
@@ -162,6 +172,28 @@ fn what_was_given_up_does_not_come_to_check_by_what_is_written_later() {
 }
 
 #[test]
+fn what_comes_back_of_a_removed_log_has_its_pages_whatever_became_of_its_sync() {
+    for sync in [Sync::NotBegun, Sync::IsOut, Sync::HasFailed] {
+        for seed in 0..100 {
+            let sim = Arc::new(SimDisk::new(seed));
+            let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
+            disk.create_dir("t-0").unwrap();
+            disk.sync_dir("").unwrap();
+            let mut log = open(&disk);
+            log.snapshot(0, b"one", &[page(1, 5000)], &[]).unwrap();
+            super::sync(&mut log, &*disk);
+            log.snapshot(0, b"two", &[page(2, 8192)], &[1]).unwrap();
+            log.begin_sync(&sim, sync);
+            log.delete().unwrap();
+            sim.crash();
+            let mut log = open(&disk);
+            let read = read_all(&mut log);
+            assert!([vec![], vec![page(1, 5000)], vec![page(2, 8192)]].contains(&read), "seed {seed}, {sync:?}");
+        }
+    }
+}
+
+#[test]
 fn a_damaged_page_is_told_of_and_nothing_else_is_lost() {
     let (_, disk) = disk();
     let mut log = open(&disk);
@@ -241,7 +273,15 @@ enum Step {
     Kill,
     PowerCut,
     Dies { after: u64, cut: bool },
-    Delete { after: u64 },
+    Delete { after: u64, sync: Sync },
+}
+
+/// What became of the sync before a deletion.
+#[derive(Clone, Copy, Debug)]
+enum Sync {
+    NotBegun,
+    IsOut,
+    HasFailed,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -258,7 +298,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Kill),
         4 => Just(Step::PowerCut),
         3 => (0_u64..8, any::<bool>()).prop_map(|(after, cut)| Step::Dies { after, cut }),
-        1 => (0_u64..6).prop_map(|after| Step::Delete { after }),
+        1 => (0_u64..12, prop_oneof![Just(Sync::NotBegun), Just(Sync::IsOut), Just(Sync::HasFailed)])
+            .prop_map(|(after, sync)| Step::Delete { after, sync }),
     ]
 }
 
@@ -332,8 +373,10 @@ impl Model {
                     self.open(before);
                 }
             }
-            Step::Delete { after } => {
-                let log = open(&self.disk);
+            Step::Delete { after, sync } => {
+                let other = open(&self.disk);
+                let mut log = std::mem::replace(&mut self.log, other);
+                log.begin_sync(&self.sim, *sync);
                 self.sim.die_after(*after);
                 let _deleted = log.delete();
                 self.synced = (0, 0);
