@@ -379,7 +379,7 @@ impl EventLog {
     /// Removes all files, in such an order that nothing that a crash brings back lacks its pages: the present generation
     /// is made durable first where an older one is still needed, and goes when none of them is left.
     pub(crate) fn delete(mut self) -> Result<(), StorageError> {
-        if !self.pages.is_empty() && !self.older.is_empty() {
+        if self.pages.exist() && !self.older.is_empty() {
             let secured = self.secure();
             if let Err(error) = secured.and_then(|()| self.disk.sync_dir(&self.directory)) {
                 tracing::error!(directory = self.directory, %error, "share state to be removed cannot be synced");

@@ -156,9 +156,9 @@ impl Pages {
         Ok(())
     }
 
-    /// Whether there is no page.
-    pub(super) fn is_empty(&self) -> bool {
-        self.live.is_empty()
+    /// Whether there is a file: snapshots that are not the last one may have pages too.
+    pub(super) fn exist(&self) -> bool {
+        self.exists
     }
 
     /// Which pages there are, ascending.

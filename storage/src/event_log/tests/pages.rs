@@ -194,6 +194,16 @@ fn what_comes_back_of_a_removed_log_has_its_pages_whatever_became_of_its_sync() 
 }
 
 #[test]
+fn pages_of_an_older_snapshot_count_at_a_removal_also_where_the_last_one_has_none() {
+    for seed in 0..200 {
+        let mut model = Model::new(seed);
+        model.snapshot(&[4096], &[]);
+        model.snapshot(&[], &[0]);
+        model.run(&Step::Delete { after: 2, sync: Sync::NotBegun });
+    }
+}
+
+#[test]
 fn a_damaged_page_is_told_of_and_nothing_else_is_lost() {
     let (_, disk) = disk();
     let mut log = open(&disk);

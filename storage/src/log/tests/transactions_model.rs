@@ -429,6 +429,30 @@ fn a_damaged_index_is_made_anew_where_compaction_took_what_it_named() {
     }
 }
 
+#[test]
+fn dbg_case() {
+    let mut model = Model::new(17291562318145112784, false);
+    for step in [
+        Step::Data { producer: 1, count: 1 },
+        Step::Plain { count: 1 },
+        Step::Roll,
+        Step::Data { producer: 1, count: 3 },
+        Step::Roll,
+        Step::Kill,
+        Step::PowerCut,
+        Step::DeleteRecords { part: 2 },
+        Step::End { producer: 1, commit: false, bump: true },
+        Step::Data { producer: 0, count: 1 },
+        Step::Roll,
+        Step::Kill,
+    ] {
+        println!("{step:?}");
+        model.take(&step);
+        println!("    {:?} {:?}", model.world.facts(), model.world.disk().list("t-0").unwrap().iter().map(|e| (e.name.clone(), e.len)).collect::<Vec<_>>());
+        model.check();
+    }
+}
+
 /// `SLUICE_SIM_CASES` asks for more runs than the tests of every day take.
 fn cases() -> u32 {
     std::env::var("SLUICE_SIM_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
