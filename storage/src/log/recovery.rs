@@ -174,6 +174,7 @@ impl PartitionLog {
         if is_recovered {
             let unsynced_from = left.recovery_point.unwrap_or(Offset::ZERO).max(epochs_from);
             self.secure_snapshots(unsynced_from, left.rewrite)?;
+            self.restore_snapshots(unsynced_from)?;
         }
         // Nothing says of the indexes of what was recovered that they are whole.
         let stale = self.stale_txn_indexes(checked.segment)?;

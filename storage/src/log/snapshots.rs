@@ -1,13 +1,15 @@
 //! Producer snapshots of a log: written at every roll, with a sync now and then, and at the end; read when it is opened.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 
 use records::ids::Offset;
 
 use super::PartitionLog;
 use super::recovery::write_again;
 use super::transactions::Aborted;
-use crate::disk::{is_full, join};
+use crate::disk::{DiskFile, is_full, join};
 use crate::error::{IoContext, StorageError};
 use crate::producer_state::{self, ProducerState, SIDECAR, SNAPSHOT};
 use crate::segment::{Segment, file_name};
@@ -19,28 +21,52 @@ impl PartitionLog {
         if self.snapshots.contains(&self.end) {
             return;
         }
-        // The sidecar first: a kill between the two must not leave a snapshot that knows less than the log does.
-        let files = [
-            (SIDECAR, producer_state::encode_sidecar(&self.producers)),
-            (SNAPSHOT, producer_state::encode(&self.producers)),
-        ];
-        for (suffix, bytes) in files {
-            let path = join(&self.directory, &file_name(self.end, suffix));
-            let written = self.disk.create(&path).and_then(|file| {
-                file.write_all_at(&bytes, 0)?;
-                Ok(file)
-            });
-            match written {
-                Ok(file) => self.dirty.files.push(file),
-                Err(error) => {
-                    tracing::warn!(path, %error, full = is_full(&error), "cannot write producer state");
-                    return;
-                }
-            }
+        match self.put_snapshot(self.end, &self.producers) {
+            Ok(files) => self.dirty.files.extend(files),
+            Err(_) => return,
         }
         self.dirty.directories.insert(self.directory.clone());
         self.snapshots.insert(self.end);
         self.drop_snapshots();
+    }
+
+    fn put_snapshot(&self, at: Offset, state: &ProducerState) -> io::Result<[Arc<dyn DiskFile>; 2]> {
+        let put = |suffix, bytes: &[u8]| {
+            let path = join(&self.directory, &file_name(at, suffix));
+            let written = self.disk.create(&path).and_then(|file| file.write_all_at(bytes, 0).map(|()| file));
+            written.inspect_err(|error| {
+                tracing::warn!(path, %error, full = is_full(error), "cannot write producer state");
+            })
+        };
+        // The sidecar first: a kill between the two must not leave a snapshot that knows less than the log does.
+        let sidecar = put(SIDECAR, &producer_state::encode_sidecar(state))?;
+        Ok([sidecar, put(SNAPSHOT, &producer_state::encode(state))?])
+    }
+
+    /// Makes those anew that a power cut took from the bases of segments from `from` on. Once what lies below such a
+    /// segment is deleted nothing else tells what was open where it begins.
+    pub(super) fn restore_snapshots(&mut self, from: Offset) -> Result<(), StorageError> {
+        let first = self.segments.first().map_or(self.end, Segment::base);
+        let bases = self.segments.iter().skip(1).map(Segment::base);
+        let is_lost = |base: &Offset| *base >= from.max(self.cleaned) && !self.snapshots.contains(base);
+        let lost: Vec<Offset> = bases.filter(is_lost).collect();
+        let Some(lowest) = lost.first() else { return Ok(()) };
+        let (mut state, mut at) = match self.load_snapshot(*lowest)? {
+            Some((state, at)) if at >= self.cleaned => (state, at),
+            None if first == Offset::ZERO && self.cleaned == Offset::ZERO => (ProducerState::default(), first),
+            // It is not known either.
+            _ => return Ok(()),
+        };
+        for base in lost {
+            state = self.replay_state(state, at, base, &mut Aborted::new())?;
+            at = base;
+            // Not being able to is what it was before.
+            let Ok(files) = self.put_snapshot(base, &state) else { return Ok(()) };
+            self.dirty.directories.insert(self.directory.clone());
+            self.snapshots.insert(base);
+            self.sync_with_next(files)?;
+        }
+        Ok(())
     }
 
     /// Keeps those that stand at a segment's base, and the newest.

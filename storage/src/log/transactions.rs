@@ -248,7 +248,7 @@ impl PartitionLog {
         self.replay_state(ProducerState::default(), first, until, aborted)
     }
 
-    fn replay_state(
+    pub(super) fn replay_state(
         &mut self,
         mut state: ProducerState,
         from: Offset,

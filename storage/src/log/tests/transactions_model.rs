@@ -430,8 +430,8 @@ fn a_damaged_index_is_made_anew_where_compaction_took_what_it_named() {
 }
 
 #[test]
-fn dbg_case() {
-    let mut model = Model::new(17291562318145112784, false);
+fn a_snapshot_that_the_power_took_is_made_anew_before_what_it_stands_for_is_deleted() {
+    let mut model = Model::new(17_291_562_318_145_112_784, false);
     for step in [
         Step::Data { producer: 1, count: 1 },
         Step::Plain { count: 1 },
@@ -446,9 +446,7 @@ fn dbg_case() {
         Step::Roll,
         Step::Kill,
     ] {
-        println!("{step:?}");
         model.take(&step);
-        println!("    {:?} {:?}", model.world.facts(), model.world.disk().list("t-0").unwrap().iter().map(|e| (e.name.clone(), e.len)).collect::<Vec<_>>());
         model.check();
     }
 }
