@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::time::Mono;
+use crate::time::{Micros, Mono};
 
 /// Members and locks of a share-partition.
 #[derive(Debug, Default)]
@@ -23,13 +23,19 @@ pub(crate) struct Holders {
 pub(crate) struct Survivor {
     pub(crate) since: Mono,
     pub(crate) ends: Option<Mono>,
+    lock_ms: i64,
     /// The broker was restarted since it was granted.
     pub(crate) restarted: bool,
 }
 
 impl Survivor {
     pub(crate) fn of(lock: &Lock) -> Self {
-        Self { since: lock.since, ends: lock.ends, restarted: lock.restarted }
+        Self { since: lock.since, ends: lock.ends, lock_ms: lock.lock_ms, restarted: lock.restarted }
+    }
+
+    /// Its answer was written whole.
+    pub(crate) fn begin(&mut self, now: Mono) {
+        (self.since, self.ends) = (now, Some(now + Micros::from_ms(self.lock_ms)));
     }
 }
 

@@ -518,6 +518,16 @@ impl Part {
         }
     }
 
+    /// Locks that members know of, while its memory is dropped.
+    fn survivors_mut(&mut self) -> Option<&mut BTreeMap<u64, Survivor>> {
+        match &mut self.state {
+            PartState::Broken(survivors)
+            | PartState::Opening(Some(survivors))
+            | PartState::Loading(_, Some(survivors)) => Some(survivors),
+            _ => None,
+        }
+    }
+
     /// How many appends will have succeeded when all that is noted so far is stored; `None` where it is.
     fn appends_under_way(&self) -> Option<u64> {
         let noted = u64::from(self.open().is_some_and(SharePartition::has_events));

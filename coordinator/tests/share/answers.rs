@@ -360,6 +360,34 @@ fn a_lock_goes_on_when_only_its_share_partition_was_loaded_anew() {
 }
 
 #[test]
+fn a_lock_begins_although_its_share_partition_is_not_in_memory_when_the_answer_is_written() {
+    for whole in [true, false] {
+        let mut w = World::keyed();
+        w.log("a b");
+        w.written_at_once = false;
+        let answer = w.send("A", &want(1));
+        w.written_at_once = true;
+        // A second failure leaves it unread for a while.
+        w.disk_full = true;
+        w.fetch_with("B", &want(1)).unwrap();
+        w.fetch_with("B", &want(1)).unwrap();
+        w.fact(if whole { Fact::AnswerWritten(answer) } else { Fact::AnswerLost(answer) });
+        w.disk_full = false;
+        let lock_ms = w.config.lock_ms;
+        w.pass_ms(2_000);
+        if whole {
+            assert_eq!(w.fetch("B", 10), [(1, 1, 1)]);
+            w.pass_ms(lock_ms - 2_001);
+            assert_eq!(w.fetch("C", 10), [], "A's lock lasts from when it could see the record");
+            w.pass_ms(1);
+            assert_eq!(w.fetch("C", 10), [(0, 0, 2)]);
+        } else {
+            assert_eq!(w.fetch("B", 10), [(0, 1, 1)], "nobody has seen 0");
+        }
+    }
+}
+
+#[test]
 fn a_lock_goes_on_when_its_share_partition_could_not_be_read_at_first() {
     let mut w = World::keyed();
     w.log("a b");

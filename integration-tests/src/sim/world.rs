@@ -372,7 +372,12 @@ impl World {
         let Some(node) = self.node.as_ref().filter(|node| !node.stopping) else { return Ok(()) };
         let is_open = |id: &ShareId| node.shard.share_partition(&id.0, id.1).is_some();
         let open: Vec<ShareId> = self.model.share_ids().into_iter().filter(is_open).collect();
-        self.model.nothing_waits(self.clock.mono(), &open)
+        self.model.nothing_waits(self.clock.mono(), &open).inspect_err(|_| {
+            for id in &open {
+                let view = node.shard.share_partition(&id.0, id.1);
+                self.trace.note(self.clock.mono(), format_args!("{} stands at {view:?}", id.0));
+            }
+        })
     }
 
     // ---- the end ---------------------------------------------------------------------------------------------

@@ -409,6 +409,14 @@ impl<S: Slice> ShareMachine<S> {
                     open.lost(delivery, now);
                 }
                 self.dirty.insert(id);
+            } else if let Some(survivors) = self.parts.get_mut(&id).and_then(super::Part::survivors_mut)
+                && let Some(lock) = survivors.get_mut(&delivery).filter(|lock| lock.ends.is_none())
+            {
+                if whole {
+                    lock.begin(now.mono);
+                } else {
+                    survivors.remove(&delivery);
+                }
             }
         }
         Some(unwritten)
