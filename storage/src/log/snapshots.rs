@@ -53,7 +53,9 @@ impl PartitionLog {
         let Some(lowest) = lost.first() else { return Ok(()) };
         let (mut state, mut at) = match self.load_snapshot(*lowest)? {
             Some((state, at)) if at >= self.cleaned => (state, at),
-            None if first == Offset::ZERO && self.cleaned == Offset::ZERO => (ProducerState::default(), first),
+            None if first == Offset::ZERO && self.cleaned == Offset::ZERO => {
+                (ProducerState::default(), first)
+            }
             // It is not known either.
             _ => return Ok(()),
         };

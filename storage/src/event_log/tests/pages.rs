@@ -188,7 +188,10 @@ fn what_comes_back_of_a_removed_log_has_its_pages_whatever_became_of_its_sync() 
             sim.crash();
             let mut log = open(&disk);
             let read = read_all(&mut log);
-            assert!([vec![], vec![page(1, 5000)], vec![page(2, 8192)]].contains(&read), "seed {seed}, {sync:?}");
+            assert!(
+                [vec![], vec![page(1, 5000)], vec![page(2, 8192)]].contains(&read),
+                "seed {seed}, {sync:?}"
+            );
         }
     }
 }

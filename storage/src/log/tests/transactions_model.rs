@@ -242,7 +242,8 @@ impl Model {
             let Some(found) = indexes.get(which) else { return };
             let file = disk.open(&join("t-0", &found.name)).unwrap();
             if position.is_multiple_of(34) {
-                file.write_all_at(&[0x7f], position.min(found.len - 34)).unwrap();
+                // A power cut may have left the name alone.
+                file.write_all_at(&[0x7f], position.min(found.len.saturating_sub(34))).unwrap();
             } else {
                 file.set_len(position).unwrap();
             }
