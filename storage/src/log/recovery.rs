@@ -194,7 +194,10 @@ impl PartitionLog {
         // Not before: they may tell what no snapshot does.
         self.remove_segments_below_start()?;
         self.epochs.truncate_from(self.log_start);
-        if is_cut || is_unreadable {
+        let is_counted_on = is_unknown && self.log_start < self.synced;
+        let is_missing =
+            is_counted_on && self.epochs.latest().is_some_and(|found| found <= self.leader_epoch);
+        if is_cut || is_unreadable || is_missing {
             self.write_epochs()?;
         }
         match self.epochs.latest() {

@@ -5,6 +5,7 @@ use records::ids::Offset;
 use crate::disk::Disk;
 use records::Codec;
 
+use crate::inspect::{Depth, inspect};
 use crate::testing::{NOW, World, batch, batch_of, partition, producer_batch, spans};
 use crate::{AppendError, LogConfig};
 
@@ -351,4 +352,17 @@ fn where_indexes_are_not_to_be_trusted_the_whole_segment_is_checked() {
             assert!([5 * size, 100 * size].contains(&checked), "{checked}");
         }
     }
+}
+
+#[test]
+fn epochs_whose_file_is_gone_are_written_before_a_checkpoint_counts_on_them() {
+    let mut world = World::new(1);
+    world.append(batch(3)).unwrap();
+    world.stop();
+    world.restart_after(|disk| disk.remove_file("t-0/leader-epoch-checkpoint").unwrap());
+    assert_eq!(world.facts().synced, Offset(3));
+    world.logs().checkpoint().unwrap();
+    world.power_cut();
+    let report = inspect(&world.disk(), "t", 0, Depth::Verify).unwrap();
+    assert_eq!(report.findings, []);
 }
