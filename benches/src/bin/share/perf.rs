@@ -76,7 +76,7 @@ fn measure(tools: &KafkaTools, broker: &Broker, topic: &str, group: &str, consum
 fn consume(tools: &KafkaTools, bootstrap: &str, topic: &str, group: &str, consumers: u32) -> Rates {
     let line = format!(
         "--topic {topic} --group {group} --num-records {RECORDS} --threads {consumers} --show-detailed-stats \
-         --reporting-interval 50"
+         --reporting-interval 50 --timeout 60000"
     );
     let arguments: Vec<&str> = line.split(' ').collect();
     let ended = tools.run("share-consumer-perf-test", bootstrap, &arguments);
