@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::time::Mono;
+use crate::time::{Micros, Mono};
 
 /// Members and locks of a share-partition.
 #[derive(Debug, Default)]
@@ -25,11 +25,19 @@ pub(crate) struct Survivor {
     pub(crate) ends: Option<Mono>,
     /// The broker was restarted since it was granted.
     pub(crate) restarted: bool,
+    lock_ms: i64,
 }
 
 impl Survivor {
     pub(crate) fn of(lock: &Lock) -> Self {
-        Self { since: lock.since, ends: lock.ends, restarted: lock.restarted }
+        Self { since: lock.since, ends: lock.ends, restarted: lock.restarted, lock_ms: lock.lock_ms }
+    }
+
+    /// Its answer was written whole while the state is being read: its lock starts.
+    pub(crate) fn written(&mut self, now: Mono) {
+        if self.ends.is_none() {
+            (self.since, self.ends) = (now, Some(now + Micros::from_ms(self.lock_ms)));
+        }
     }
 }
 

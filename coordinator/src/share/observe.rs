@@ -192,7 +192,7 @@ impl SharePartition {
         for (number, delivery, wall_ms, lock_ms) in locks {
             match survivors {
                 Some(survivors) => match survivors.get(&delivery) {
-                    Some(&Survivor { since, ends: Some(ends), restarted }) => {
+                    Some(&Survivor { since, ends: Some(ends), restarted, .. }) => {
                         self.holders.begin(number, since, ends);
                         if restarted {
                             self.holders.set_restarted(number);
