@@ -23,19 +23,21 @@ pub(crate) struct Holders {
 pub(crate) struct Survivor {
     pub(crate) since: Mono,
     pub(crate) ends: Option<Mono>,
-    lock_ms: i64,
     /// The broker was restarted since it was granted.
     pub(crate) restarted: bool,
+    lock_ms: i64,
 }
 
 impl Survivor {
     pub(crate) fn of(lock: &Lock) -> Self {
-        Self { since: lock.since, ends: lock.ends, lock_ms: lock.lock_ms, restarted: lock.restarted }
+        Self { since: lock.since, ends: lock.ends, restarted: lock.restarted, lock_ms: lock.lock_ms }
     }
 
-    /// Its answer was written whole.
-    pub(crate) fn begin(&mut self, now: Mono) {
-        (self.since, self.ends) = (now, Some(now + Micros::from_ms(self.lock_ms)));
+    /// Its answer was written whole while the state is being read: its lock starts.
+    pub(crate) fn written(&mut self, now: Mono) {
+        if self.ends.is_none() {
+            (self.since, self.ends) = (now, Some(now + Micros::from_ms(self.lock_ms)));
+        }
     }
 }
 

@@ -28,7 +28,7 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use records::ids::{KeyHash, PartitionId};
+use records::ids::{KeyHash, Offset, PartitionId};
 
 use self::admin::{Admin, Held};
 use self::answers::{Answer, Unwritten};
@@ -137,6 +137,8 @@ struct Part {
     look_ups: usize,
     /// The append under way.
     flushing: Option<Flushing>,
+    /// Its start offset as it is stored.
+    stored_start: i64,
     /// Appends that failed since the last one that did not.
     failures: u32,
     /// Answers that wait for events not handed out yet.
@@ -160,6 +162,8 @@ struct Flushing {
     answers: Vec<u64>,
     /// Locks whose end it stores.
     ended: Vec<(u64, Survivor)>,
+    /// The start offset that it stores.
+    start: i64,
 }
 
 #[derive(Debug)]
@@ -518,12 +522,18 @@ impl Part {
         }
     }
 
-    /// Locks that members know of, while its memory is dropped.
+    /// The start offset that may be told: what is behind it is stored.
+    fn told_start(&self) -> Option<Offset> {
+        let start = self.open()?.window.start();
+        let stored = self.appends_under_way().map_or(start, |_| start.min(self.stored_start));
+        Some(Offset(stored))
+    }
+
+    /// Locks that members know of, where the state is being read anew.
     fn survivors_mut(&mut self) -> Option<&mut BTreeMap<u64, Survivor>> {
         match &mut self.state {
-            PartState::Broken(survivors)
-            | PartState::Opening(Some(survivors))
-            | PartState::Loading(_, Some(survivors)) => Some(survivors),
+            PartState::Broken(survivors) => Some(survivors),
+            PartState::Opening(survivors) | PartState::Loading(_, survivors) => survivors.as_mut(),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! What goes into an answer, and when it leaves: cases K39, K42, K43, K45, K48, K55, K56, K58, K59, K66, K67.
 
 use crate::common::{ACCEPT, RELEASE, Want, World, each, offsets, partition, range, want};
-use coordinator::command::{AckRange, Fact};
+use coordinator::command::{AckRange, Fact, Ticket};
 use coordinator::share::ShareError;
 
 fn distinct(count: usize) -> String {
@@ -403,6 +403,61 @@ fn a_lock_goes_on_when_its_share_partition_could_not_be_read_at_first() {
     w.pass_ms(1_000);
     assert_eq!(w.fetch("B", 10), [(1, 1, 1)]);
     assert_eq!(w.ack("A", 0, 0, ACCEPT), None, "A's lease stood all the time");
+}
+
+/// 1 is on its way to A, and B's acceptance of 0 could not be stored: the state is about to be read anew.
+fn read_anew_while_an_answer_is_on_its_way() -> (World, Ticket) {
+    let mut w = World::keyed();
+    w.log("a b");
+    assert_eq!(w.fetch("B", 1), [(0, 0, 1)]);
+    w.written_at_once = false;
+    let ticket = w.send("A", &want(1));
+    assert_eq!(w.woken("A", ticket), Some(vec![(1, 1, 1)]));
+    w.written_at_once = true;
+    (w.slow_disk, w.disk_full) = (true, true);
+    w.send_acks("B", vec![range(0, 0, ACCEPT)], None, false);
+    w.serve_next();
+    assert_eq!(w.waiting(), 1, "the state");
+    w.disk_full = false;
+    (w, ticket)
+}
+
+#[test]
+fn a_lock_starts_although_its_share_partition_is_being_read_anew() {
+    let (mut w, ticket) = read_anew_while_an_answer_is_on_its_way();
+    w.fact(Fact::AnswerWritten(ticket));
+    w.slow_disk = false;
+    w.serve();
+    w.pass_ms(29_999);
+    assert_eq!(w.fetch("C", 10), []);
+    w.pass_ms(1);
+    assert_eq!(w.fetch("C", 10), [(0, 1, 2)]);
+}
+
+#[test]
+fn a_lost_answer_s_records_are_free_although_their_share_partition_is_being_read_anew() {
+    let (mut w, ticket) = read_anew_while_an_answer_is_on_its_way();
+    w.fact(Fact::AnswerLost(ticket));
+    w.slow_disk = false;
+    w.serve();
+    assert_eq!(w.fetch("C", 10), [(1, 1, 1)]);
+}
+
+#[test]
+fn a_start_offset_is_told_once_it_is_stored() {
+    let mut w = World::keyed();
+    w.log("a");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.slow_disk = true;
+    w.send_acks("A", vec![range(0, 0, ACCEPT)], None, false);
+    let told = |w: &mut World, member: &str| {
+        let ticket = w.send(member, &want(0));
+        w.fetched(member, ticket).unwrap().unwrap().parts[0].start_offset.get()
+    };
+    assert_eq!(told(&mut w, "B"), 0, "that 0 is accepted is not stored");
+    w.slow_disk = false;
+    w.serve();
+    assert_eq!(told(&mut w, "C"), 1);
 }
 
 #[test]

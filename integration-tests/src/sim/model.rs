@@ -391,6 +391,15 @@ impl Model {
                 }
             }
             Submission::Append { op, .. } => self.letters.submitted(*op),
+            Submission::Build { parts, .. } => {
+                // For whom is not said: for any group of these partitions.
+                for (partition, ranges) in parts {
+                    for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.1 == *partition) {
+                        let offsets = ranges.iter().flat_map(|range| range.0.get()..=range.1.get());
+                        share.may_be_built(offsets);
+                    }
+                }
+            }
             Submission::DeleteRecords { op, partition, .. } => {
                 self.deletions.insert(*op, *partition);
             }

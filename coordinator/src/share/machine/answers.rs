@@ -323,13 +323,15 @@ impl<S: Slice> ShareMachine<S> {
         let name = member.map(|member| member.name.clone());
         if !answer.fetch {
             let parts = answer.parts.into_iter().map(|part| {
-                let open = part.part.and_then(|id| self.parts.get_mut(&id)).and_then(super::Part::open_mut);
+                let state = part.part.and_then(|id| self.parts.get_mut(&id));
+                let start_offset = state.as_ref().and_then(|state| state.told_start());
+                let open = state.and_then(super::Part::open_mut);
                 let acked = part.acked.unwrap_or_default();
                 AckOutcome {
                     partition: part.partition,
                     error: acked.error,
                     results: acked.results,
-                    start_offset: open.as_ref().map(|open| Offset(open.window.start())),
+                    start_offset,
                     recalled: match (open, &name) {
                         (Some(open), Some(name)) => open.take_untold(name),
                         _ => Vec::new(),
@@ -343,7 +345,9 @@ impl<S: Slice> ShareMachine<S> {
         let mut deliveries = Vec::new();
         let mut parts = Vec::with_capacity(answer.parts.len());
         for part in answer.parts {
-            let open = part.part.and_then(|id| self.parts.get_mut(&id)).and_then(super::Part::open_mut);
+            let state = part.part.and_then(|id| self.parts.get_mut(&id));
+            let start_offset = state.as_ref().and_then(|state| state.told_start()).unwrap_or(Offset(0));
+            let open = state.and_then(super::Part::open_mut);
             let mut reply = SharePart {
                 partition: part.partition,
                 error: part.error,
@@ -352,7 +356,7 @@ impl<S: Slice> ShareMachine<S> {
                 data: None,
                 acquired: Vec::new(),
                 recalled: Vec::new(),
-                start_offset: open.as_ref().map_or(Offset(0), |open| Offset(open.window.start())),
+                start_offset,
                 high_watermark: Offset(part.high_watermark),
             };
             if let Some(open) = open {
@@ -409,11 +413,10 @@ impl<S: Slice> ShareMachine<S> {
                     open.lost(delivery, now);
                 }
                 self.dirty.insert(id);
-            } else if let Some(survivors) = self.parts.get_mut(&id).and_then(super::Part::survivors_mut)
-                && let Some(lock) = survivors.get_mut(&delivery).filter(|lock| lock.ends.is_none())
-            {
+            } else if let Some(survivors) = self.parts.get_mut(&id).and_then(super::Part::survivors_mut) {
+                // Its state is being read anew, and goes on with what members know of.
                 if whole {
-                    lock.begin(now.mono);
+                    survivors.entry(delivery).and_modify(|lock| lock.written(now.mono));
                 } else {
                     survivors.remove(&delivery);
                 }

@@ -47,6 +47,7 @@ impl<S: Slice> ShareMachine<S> {
                 appends: 0,
                 look_ups: 0,
                 flushing: None,
+                stored_start: 0,
                 failures: 0,
                 waiting: Vec::new(),
                 event_bytes: 0,
@@ -198,6 +199,7 @@ impl<S: Slice> ShareMachine<S> {
 
     fn opened(&mut self, number: u32, partition: SharePartition) {
         if let Some(part) = self.parts.get_mut(&number) {
+            part.stored_start = partition.window.start();
             part.state = PartState::Open(Box::new(partition));
             part.residents.clear();
         }

@@ -336,8 +336,11 @@ impl<S: Slice> ShareMachine<S> {
         } else {
             out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })
         };
-        part.flushing =
-            Some(Flushing { answers: std::mem::take(&mut part.waiting), ended: open.take_ended_locks() });
+        part.flushing = Some(Flushing {
+            answers: std::mem::take(&mut part.waiting),
+            ended: open.take_ended_locks(),
+            start: open.window.start(),
+        });
         self.ops.insert(op, Op::Flush { part: number, generation, snapshot_bytes });
         let sync_ms = self.groups.get(&part.group).map_or(0, |group| group.config.sync_ms);
         let due = *part.sync_due.get_or_insert(now.mono + Micros::from_ms(sync_ms));
@@ -363,7 +366,9 @@ impl<S: Slice> ShareMachine<S> {
                 part.event_bytes = appended.bytes_since_snapshot;
                 part.snapshot_bytes = snapshot_bytes.unwrap_or(part.snapshot_bytes);
                 part.failures = 0;
-                for answer in part.flushing.take().unwrap_or_default().answers {
+                let flushed = part.flushing.take().unwrap_or_default();
+                part.stored_start = flushed.start;
+                for answer in flushed.answers {
                     self.events_written(now, answer, number, out);
                 }
                 self.dirty.insert(number);

@@ -69,6 +69,10 @@ pub(super) struct Share {
     pub(super) unsynced_since: Option<Mono>,
     /// Until then the broker may know of grants that were never answered.
     pub(super) ghosts_until: Mono,
+    /// Records whose data was asked of the disk for an answer that is not out.
+    building: BTreeSet<i64>,
+    /// Such of before the state was read back last: stored grants, perhaps, that stand until then.
+    ghosts: BTreeMap<i64, Mono>,
     /// The state was read back, and perhaps not all of the log that it speaks of: whose key a record in hands is may not
     /// be known.
     keys_unknown: bool,
@@ -92,6 +96,8 @@ impl Share {
             done_below: 0,
             unsynced_since: None,
             ghosts_until: Mono::default(),
+            building: BTreeSet::new(),
+            ghosts: BTreeMap::new(),
             keys_unknown: false,
             hand: Hand::default(),
         }
@@ -287,6 +293,10 @@ impl Share {
         self.done_below = 0;
         let lock = Micros::from_ms(self.config.lock_ms);
         self.ghosts_until = if wall_stepped { Mono(u64::MAX) } else { now + lock };
+        // What is left of their locks is at most all of it.
+        let building = std::mem::take(&mut self.building);
+        self.ghosts.extend(building.into_iter().map(|offset| (offset, self.ghosts_until)));
+        self.ghosts.values_mut().filter(|_| wall_stepped).for_each(|until| *until = Mono(u64::MAX));
         let keyed = self.is_keyed();
         for offset in self.held() {
             self.amend(offset, |record| {
@@ -326,6 +336,7 @@ impl Share {
             return;
         }
         self.ghosts_until = Mono(u64::MAX);
+        self.ghosts.values_mut().for_each(|until| *until = Mono(u64::MAX));
         for offset in self.held() {
             self.amend(offset, |record| {
                 if let Some(hold) = &mut record.hold {
@@ -351,10 +362,28 @@ impl Share {
 
     // ---- grants and answers ----------------------------------------------------------------------------------
 
+    /// Records are read for an answer: they are granted, and that may be stored before the answer is out.
+    pub(super) fn may_be_built(&mut self, offsets: impl Iterator<Item = i64>) {
+        for offset in offsets {
+            let record = self.record(offset);
+            if record.settled != Tri::Yes && record.hold.is_none_or(|hold| hold.doubt) {
+                self.building.insert(offset);
+            }
+        }
+    }
+
+    /// Whether it may be granted by an answer that a restart has swallowed: its lease stands as if its holder's
+    /// connections had been lost with a fetch out, and stays with a new session of that member (O4).
+    pub(super) fn is_ghost(&self, now: Mono, offset: i64) -> bool {
+        self.ghosts.get(&offset).is_some_and(|&until| now < until)
+    }
+
     /// A record was granted, as an answer says.
     pub(super) fn granted(&mut self, offset: i64, hold: Hold, fails: u16, copied: bool) {
         // Nothing is granted before the leftovers of a reload are known.
         self.keys_unknown = false;
+        self.building.remove(&offset);
+        self.ghosts.remove(&offset);
         self.change(offset, true, |record| {
             let done = record.may_be_settled() || copied;
             let replayed = record.replayed || (record.may_return && done);

@@ -127,7 +127,9 @@ impl Model {
             let end = first + i64::from(config.record_locks_max);
             let in_span =
                 log.records.range(log.start_asked..end.max(log.start_asked)).map(|record| *record.0);
-            return in_span.filter(|offset| is_free(now, config, &share.record(*offset))).collect();
+            let free =
+                |offset: &i64| is_free(now, config, &share.record(*offset)) && !share.is_ghost(now, *offset);
+            return in_span.filter(free).collect();
         }
         let mut ready = Vec::new();
         for (&key, offsets) in &log.keys {
@@ -136,8 +138,13 @@ impl Model {
             }
         }
         let keyless = log.records.range(log.start_asked..).filter(|record| record.1.key.is_none());
-        let free = |offset: &i64| is_free(now, config, &share.record(*offset));
+        let free =
+            |offset: &i64| is_free(now, config, &share.record(*offset)) && !share.is_ghost(now, *offset);
         ready.extend(keyless.map(|record| *record.0).filter(free));
+        if may_wait_keys(now, share, log) as u64 > config.stuck_keys_max {
+            // Nothing new is scanned (O6); what came back once is in the window, and goes out when it is due.
+            ready.retain(|offset| share.record(*offset).fails.0 > 0);
+        }
         ready
     }
 
@@ -164,7 +171,10 @@ impl Model {
                 continue;
             }
             // What a cut was asked for may be there yet.
-            if !is_free(now, &share.config, &record) || offset < log.start_asked {
+            if !is_free(now, &share.config, &record)
+                || offset < log.start_asked
+                || share.is_ghost(now, offset)
+            {
                 return None;
             }
             first = first.or(Some(offset));
@@ -173,16 +183,32 @@ impl Model {
     }
 }
 
+/// How many keys may wait for a retry; a record without a key counts as one.
+fn may_wait_keys(now: Mono, share: &Share, log: &Log) -> usize {
+    let waits = |offset: &i64| {
+        let record = share.record(*offset);
+        let holds = record.hold.as_ref().is_some_and(|hold| !hold.doubt);
+        let may_wait = may_wait(&share.config, &record) || record.not_before.is_some_and(|at| now < at);
+        record.settled != Tri::Yes && !holds && (record.unknown || may_wait)
+    };
+    let keyed = log.keys.values().filter(|offsets| offsets.range(log.start..).any(waits)).count();
+    let keyless = log.records.range(log.start..).filter(|record| record.1.key.is_none());
+    keyed + keyless.map(|record| *record.0).filter(waits).count()
+}
+
+/// Where the model does not know of a wait, there may be one.
+fn may_wait(config: &ShareConfig, record: &Record) -> bool {
+    config.backoff_ms > 0 && record.fails.1 > 0 && record.not_before.is_none()
+}
+
 /// Whether a record could go out, as far as it alone is concerned.
 fn is_free(now: Mono, config: &ShareConfig, record: &Record) -> bool {
-    // Where the model does not know of a wait, there may be one.
-    let may_wait = config.backoff_ms > 0 && record.fails.1 > 0 && record.not_before.is_none();
     record.settled == Tri::No
         && record.stop == Tri::No
         && record.hold.is_none()
         && !record.unknown
         && !record.may_return
         && !record.replayed
-        && !may_wait
+        && !may_wait(config, record)
         && record.not_before.is_none_or(|at| at <= now)
 }
