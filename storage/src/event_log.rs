@@ -376,10 +376,10 @@ impl EventLog {
         self.pages.synced(generation);
     }
 
-    /// Removes all files, in such an order that nothing that a crash brings back lacks its pages: the present generation
+    /// Removes all files, in such an order that what a crash brings back can be read: the present generation
     /// is made durable first where an older one is still needed, and goes when none of them is left.
     pub(crate) fn delete(mut self) -> Result<(), StorageError> {
-        if self.pages.exist() && !self.older.is_empty() {
+        if !self.older.is_empty() {
             let secured = self.secure();
             if let Err(error) = secured.and_then(|()| self.disk.sync_dir(&self.directory)) {
                 tracing::error!(directory = self.directory, %error, "share state to be removed cannot be synced");

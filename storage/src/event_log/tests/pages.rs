@@ -197,6 +197,49 @@ fn what_comes_back_of_a_removed_log_has_its_pages_whatever_became_of_its_sync() 
 }
 
 #[test]
+fn what_comes_back_of_a_removed_log_without_pages_can_be_read_too() {
+    for sync in [Sync::NotBegun, Sync::IsOut, Sync::HasFailed] {
+        for seed in 0..300 {
+            let sim = Arc::new(SimDisk::new(seed));
+            let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
+            disk.create_dir("t-0").unwrap();
+            disk.sync_dir("").unwrap();
+            let mut log = open(&disk);
+            log.snapshot(0, b"one", &[], &[]).unwrap();
+            super::sync(&mut log, &*disk);
+            log.snapshot(0, b"two", &[], &[]).unwrap();
+            for number in 0..40_u8 {
+                log.append(0, &[content(number.into(), 500)]).unwrap();
+            }
+            log.begin_sync(&sim, sync);
+            log.delete().unwrap();
+            sim.crash();
+            // It begins anew, or goes on from one of the two.
+            open(&disk);
+        }
+    }
+}
+
+#[test]
+fn what_was_never_synced_begins_anew_after_a_power_cut() {
+    for seed in 0..300 {
+        let sim = Arc::new(SimDisk::new(seed));
+        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
+        disk.create_dir("t-0").unwrap();
+        disk.sync_dir("").unwrap();
+        let mut log = open(&disk);
+        for number in 0..40_u8 {
+            log.append(0, &[content(number.into(), 500)]).unwrap();
+        }
+        if seed % 2 == 0 {
+            log.delete().unwrap();
+        }
+        sim.crash();
+        open(&disk);
+    }
+}
+
+#[test]
 fn pages_of_an_older_snapshot_count_at_a_removal_also_where_the_last_one_has_none() {
     for seed in 0..200 {
         let mut model = Model::new(seed);
