@@ -451,10 +451,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Snapshots beyond the end speak of records that are gone; none of them may come back.
+    /// Snapshots beyond the end speak of records that are gone; none of them may come back, not even one that a start
+    /// removed which died before the removal was durable.
     fn cut_snapshots(&mut self) -> Result<(), StorageError> {
         let beyond: Vec<Offset> = self.snapshots.range(self.end.next()..).copied().collect();
-        if !beyond.is_empty() {
+        if !beyond.is_empty() || self.changed {
             beyond.into_iter().for_each(|at| self.remove_snapshot(at));
             self.disk.sync_dir(&self.directory).doing("sync", &self.directory)?;
         }
