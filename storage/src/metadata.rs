@@ -93,20 +93,6 @@ struct Naming {
     unnamed: Arc<AtomicBool>,
 }
 
-/// Refuses a damaged store, in a copy: over pages that are none redb panics, and the first of them may be met by anyone.
-fn check(disk: &dyn Disk) -> Result<(), StorageError> {
-    match look(disk) {
-        Err(StorageError::Damaged { path, reason }) => Err(StorageError::Damaged {
-            path,
-            reason: format!(
-                "{reason}; no topic is known without it: put it back from a backup, which may be older (what it does not know \
-                 is set aside and kept); the logs themselves are not touched, `sluice log describe` shows them"
-            ),
-        }),
-        looked => looked.map(|_| ()),
-    }
-}
-
 impl Metadata {
     /// Opens the store of a data directory, and makes a new one when it is missing. The directory must be locked.
     ///
@@ -352,6 +338,20 @@ impl Metadata {
             *naming = None;
         }
         Ok(())
+    }
+}
+
+/// Refuses a damaged store, in a copy: over pages that are none redb panics, and the first of them may be met by anyone.
+fn check(disk: &dyn Disk) -> Result<(), StorageError> {
+    match look(disk) {
+        Err(StorageError::Damaged { path, reason }) => Err(StorageError::Damaged {
+            path,
+            reason: format!(
+                "{reason}; no topic is known without it: put it back from a backup, which may be older (what it does not know \
+                 is set aside and kept); the logs themselves are not touched, `sluice log describe` shows them"
+            ),
+        }),
+        looked => looked.map(|_| ()),
     }
 }
 

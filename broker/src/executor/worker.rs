@@ -31,10 +31,9 @@ use crate::clock::Clock;
 use crate::metrics;
 use crate::net::Connections;
 
-/// Syncs that run beside each other.
 /// Logs that one run of retention names.
 const RETENTION_LINES_MAX: usize = 20;
-
+/// Syncs that run beside each other.
 const SYNC_THREADS_MAX: usize = 64;
 /// Reads from a disk that run beside each other.
 const READ_THREADS_MAX: usize = 4;

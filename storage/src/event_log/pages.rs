@@ -156,11 +156,6 @@ impl Pages {
         Ok(())
     }
 
-    /// Whether there is a file: snapshots that are not the last one may have pages too.
-    pub(super) fn exist(&self) -> bool {
-        self.exists
-    }
-
     /// Which pages there are, ascending.
     pub(super) fn ids(&self) -> Vec<u64> {
         self.live.keys().copied().collect()

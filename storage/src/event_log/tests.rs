@@ -4,7 +4,12 @@ use super::*;
 use crate::disk::SimDisk;
 
 fn disk() -> (Arc<SimDisk>, Arc<dyn Disk>) {
-    let sim = Arc::new(SimDisk::new(3));
+    disk_of(3)
+}
+
+/// A disk of that seed with the partition's directory on it.
+fn disk_of(seed: u64) -> (Arc<SimDisk>, Arc<dyn Disk>) {
+    let sim = Arc::new(SimDisk::new(seed));
     let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
     disk.create_dir("t-0").unwrap();
     disk.sync_dir("").unwrap();
@@ -166,10 +171,7 @@ fn r14_a_newer_format_is_refused() {
 #[test]
 fn a_torn_beginning_does_not_come_back_under_a_new_header() {
     for seed in 0..200 {
-        let sim = Arc::new(SimDisk::new(seed));
-        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
-        disk.create_dir("t-0").unwrap();
-        disk.sync_dir("").unwrap();
+        let (sim, disk) = disk_of(seed);
         let (mut log, _) = EventLog::open(&disk, "t-0", 7, false).unwrap();
         log.append(0, &[Bytes::from("old!")]).unwrap();
         disk.sync_dir("t-0").unwrap();

@@ -116,10 +116,7 @@ fn a_block_is_not_used_again_before_the_snapshot_without_it_is_durable() {
 fn a_snapshot_whose_pages_did_not_come_to_the_disk_is_none() {
     let mut outcomes = [0, 0];
     for seed in 0..200 {
-        let sim = Arc::new(SimDisk::new(seed));
-        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
-        disk.create_dir("t-0").unwrap();
-        disk.sync_dir("").unwrap();
+        let (sim, disk) = disk_of(seed);
         let mut log = open(&disk);
         log.snapshot(0, b"one", &[page(1, 5000), page(2, 8192)], &[]).unwrap();
         sync(&mut log, &*disk);
@@ -143,10 +140,7 @@ fn a_snapshot_whose_pages_did_not_come_to_the_disk_is_none() {
 #[test]
 fn what_was_given_up_does_not_come_to_check_by_what_is_written_later() {
     for seed in 0..300 {
-        let sim = Arc::new(SimDisk::new(seed));
-        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
-        disk.create_dir("t-0").unwrap();
-        disk.sync_dir("").unwrap();
+        let (sim, disk) = disk_of(seed);
         let mut log = open(&disk);
         log.append(0, &[event(1)]).unwrap();
         sync(&mut log, &*disk);
@@ -175,10 +169,7 @@ fn what_was_given_up_does_not_come_to_check_by_what_is_written_later() {
 fn what_comes_back_of_a_removed_log_has_its_pages_whatever_became_of_its_sync() {
     for sync in [Sync::NotBegun, Sync::IsOut, Sync::HasFailed] {
         for seed in 0..100 {
-            let sim = Arc::new(SimDisk::new(seed));
-            let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
-            disk.create_dir("t-0").unwrap();
-            disk.sync_dir("").unwrap();
+            let (sim, disk) = disk_of(seed);
             let mut log = open(&disk);
             log.snapshot(0, b"one", &[page(1, 5000)], &[]).unwrap();
             super::sync(&mut log, &*disk);
@@ -200,10 +191,7 @@ fn what_comes_back_of_a_removed_log_has_its_pages_whatever_became_of_its_sync() 
 fn what_comes_back_of_a_removed_log_without_pages_can_be_read_too() {
     for sync in [Sync::NotBegun, Sync::IsOut, Sync::HasFailed] {
         for seed in 0..300 {
-            let sim = Arc::new(SimDisk::new(seed));
-            let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
-            disk.create_dir("t-0").unwrap();
-            disk.sync_dir("").unwrap();
+            let (sim, disk) = disk_of(seed);
             let mut log = open(&disk);
             log.snapshot(0, b"one", &[], &[]).unwrap();
             super::sync(&mut log, &*disk);
@@ -223,10 +211,7 @@ fn what_comes_back_of_a_removed_log_without_pages_can_be_read_too() {
 #[test]
 fn what_was_never_synced_begins_anew_after_a_power_cut() {
     for seed in 0..300 {
-        let sim = Arc::new(SimDisk::new(seed));
-        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
-        disk.create_dir("t-0").unwrap();
-        disk.sync_dir("").unwrap();
+        let (sim, disk) = disk_of(seed);
         let mut log = open(&disk);
         for number in 0..40_u8 {
             log.append(0, &[content(number.into(), 500)]).unwrap();
@@ -377,10 +362,7 @@ struct Model {
 
 impl Model {
     fn new(seed: u64) -> Self {
-        let sim = Arc::new(SimDisk::new(seed));
-        let disk: Arc<dyn Disk> = Arc::clone(&sim) as Arc<dyn Disk>;
-        disk.create_dir("t-0").unwrap();
-        disk.sync_dir("").unwrap();
+        let (sim, disk) = disk_of(seed);
         let log = open(&disk);
         Self {
             sim,

@@ -393,6 +393,15 @@ fn client_shows(batches: &[BatchView<'_>], aborted: &[AbortedTransaction]) -> Ve
     shown
 }
 
+/// Takes the steps, and checks everything behind each.
+fn run(seed: u64, compact: bool, steps: &[Step]) {
+    let mut model = Model::new(seed, compact);
+    for step in steps {
+        model.take(step);
+        model.check();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: cases(), max_shrink_iters: 5000, failure_persistence: None, ..ProptestConfig::default()
@@ -404,52 +413,48 @@ proptest! {
         compact in any::<bool>(),
         steps in proptest::collection::vec(step(), 1..80),
     ) {
-        let mut model = Model::new(seed, compact);
-        for step in steps {
-            model.take(&step);
-            model.check();
-        }
+        run(seed, compact, &steps);
     }
 }
 
 #[test]
 fn a_damaged_index_is_made_anew_where_compaction_took_what_it_named() {
-    let mut model = Model::new(0, true);
-    for step in [
-        Step::Data { producer: 2, count: 1 },
-        Step::End { producer: 2, commit: false, bump: true },
-        Step::Data { producer: 3, count: 1 },
-        Step::Roll,
-        Step::End { producer: 3, commit: false, bump: true },
-        Step::Clean { steps: 2 },
-        Step::Data { producer: 0, count: 1 },
-        Step::DamageIndex { which: 0, position: 0 },
-    ] {
-        model.take(&step);
-        model.check();
-    }
+    run(
+        0,
+        true,
+        &[
+            Step::Data { producer: 2, count: 1 },
+            Step::End { producer: 2, commit: false, bump: true },
+            Step::Data { producer: 3, count: 1 },
+            Step::Roll,
+            Step::End { producer: 3, commit: false, bump: true },
+            Step::Clean { steps: 2 },
+            Step::Data { producer: 0, count: 1 },
+            Step::DamageIndex { which: 0, position: 0 },
+        ],
+    );
 }
 
 #[test]
 fn a_snapshot_that_the_power_took_is_made_anew_before_what_it_stands_for_is_deleted() {
-    let mut model = Model::new(17_291_562_318_145_112_784, false);
-    for step in [
-        Step::Data { producer: 1, count: 1 },
-        Step::Plain { count: 1 },
-        Step::Roll,
-        Step::Data { producer: 1, count: 3 },
-        Step::Roll,
-        Step::Kill,
-        Step::PowerCut,
-        Step::DeleteRecords { part: 2 },
-        Step::End { producer: 1, commit: false, bump: true },
-        Step::Data { producer: 0, count: 1 },
-        Step::Roll,
-        Step::Kill,
-    ] {
-        model.take(&step);
-        model.check();
-    }
+    run(
+        17_291_562_318_145_112_784,
+        false,
+        &[
+            Step::Data { producer: 1, count: 1 },
+            Step::Plain { count: 1 },
+            Step::Roll,
+            Step::Data { producer: 1, count: 3 },
+            Step::Roll,
+            Step::Kill,
+            Step::PowerCut,
+            Step::DeleteRecords { part: 2 },
+            Step::End { producer: 1, commit: false, bump: true },
+            Step::Data { producer: 0, count: 1 },
+            Step::Roll,
+            Step::Kill,
+        ],
+    );
 }
 
 /// `SLUICE_SIM_CASES` asks for more runs than the tests of every day take.
