@@ -76,6 +76,9 @@ fn take_turns(
     now: Now,
     delivery: &mut dyn FnMut() -> u64,
 ) {
+    if let Some(bidder) = bidders.iter().max_by_key(|bidder| bidder.budget.records_left()) {
+        partition.foresee(bidder);
+    }
     // Fewest keys first; among equals whoever had its turn longest ago.
     let mut turns: BTreeSet<(usize, usize, usize)> = bidders
         .iter()

@@ -76,6 +76,10 @@ impl SharePartition {
         if self.config.order == ShareOrder::None && !terms.numbered && !self.holds_all(member, ranges) {
             return Acknowledged::failed(ShareError::InvalidRecordState, ranges.len());
         }
+        if self.keeps_order() {
+            let slots = ranges.iter().flat_map(|range| self.window.range(range.first, range.last));
+            self.queue.foresee(&self.window, slots.map(|(_, slot)| slot));
+        }
         let mut outcome = Acknowledged::default();
         let mut renewed = BTreeMap::new();
         for (range, fault) in ranges.iter().zip(faults) {

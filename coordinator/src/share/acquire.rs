@@ -44,6 +44,12 @@ impl SharePartition {
         self.queue.load(holder).keys
     }
 
+    /// As much as this fetch may take is about to be granted.
+    pub(crate) fn foresee(&self, bidder: &Bidder) {
+        let home = self.queue.home_of(&bidder.member);
+        self.queue.foresee_free(&self.window, home, bidder.budget.records_left());
+    }
+
     /// Records of ordered keys that a member holds here.
     pub(crate) fn keyed_records_held(&self, member: &str) -> usize {
         let replayed = self.replays.values().map(|replay| replay.part.keyed_records_held(member));

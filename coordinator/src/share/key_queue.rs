@@ -31,7 +31,7 @@ use super::homes::{Home, Homes};
 use super::key_set::KeySet;
 use super::offset_set::OffsetSet;
 use super::spans::Spans;
-use super::window::{NO_ENTRY, NONE, RecordState, Window};
+use super::window::{NO_ENTRY, NONE, RecordState, Slot, Window};
 
 /// About what a key costs, tree and ready sets included; measured by `benches/tests/share_memory.rs`.
 const KEY_BYTES: u64 = 136;
@@ -41,6 +41,8 @@ const QUEUED_LOW: u32 = 32;
 const AT_REST_MAX: u32 = 4_096;
 /// A span with fewer records is short: its key gets them when it has nothing left.
 const LONG_FROM: u64 = 64;
+/// So many keys are looked at ahead at once: what is seen of them fits the second cache.
+const FORESEEN_MAX: usize = 1_024;
 /// A record that failed this often steps back behind those that did not.
 const TIRED_FROM: u16 = 3;
 /// While others are ready, one grant in this many may be a tired one.
@@ -296,15 +298,35 @@ impl KeyQueue {
     }
 
     /// A record of `key` was found that has no state yet; with `bound` others of its key in the queue it is only counted.
-    /// Says whether it was.
-    pub(crate) fn counts_only(&mut self, window: &Window, key: KeyHash, offset: i64, bound: u32) -> bool {
-        let full = || self.keys.find(key).is_some_and(|entry| entry.len >= bound);
+    /// Else the number that its key has, or will get.
+    pub(crate) fn counted_or_number(
+        &mut self,
+        window: &Window,
+        key: KeyHash,
+        offset: i64,
+        bound: u32,
+    ) -> Option<u32> {
+        let number = self.keys.number(key);
+        let full = || number.is_some_and(|number| self.keys.get(number).len >= bound);
         if !self.spans.contains(key) && !full() {
-            return false;
+            return Some(number.unwrap_or(NO_ENTRY));
         }
         self.spans.add(key, offset, offset, 1);
         self.span_changed(window, key);
-        true
+        None
+    }
+
+    /// What is known of the keys of these records is about to be needed, one after another: looks at all of it at once,
+    /// since memory serves many loads in the time of one.
+    pub(crate) fn foresee<'a>(&self, window: &Window, slots: impl Iterator<Item = &'a Slot>) {
+        let keys = slots.take(FORESEEN_MAX).filter_map(|slot| self.keys.peek(slot.entry));
+        let heads = keys.filter_map(|key| window.get(key.head));
+        std::hint::black_box(heads.fold(0, |sum, slot| sum ^ slot.next));
+    }
+
+    /// As [`KeyQueue::foresee`], of what a member with this home may take from the cursor on.
+    pub(crate) fn foresee_free(&self, window: &Window, home: Home, max: usize) {
+        self.foresee(window, self.free.iter(home).take(max).filter_map(|offset| window.get(offset)));
     }
 
     /// The queued records of a key that may rest in a page: nothing of it is in members' hands, its next record waits

@@ -99,17 +99,16 @@ impl SharePartition {
             return;
         }
         let known = self.window.get(offset).copied();
-        if known.is_some_and(|slot| slot.scanned) || (known.is_none() && self.spills(record.key, offset)) {
-            return;
-        }
-        let wait = known.and_then(|_| self.forget_wait(offset));
-        let slot = Slot {
-            key: record.key,
-            bytes: record.bytes,
-            scanned: true,
-            batch_end,
-            ..known.unwrap_or_else(unscanned)
+        let new = match known {
+            Some(slot) if slot.scanned => return,
+            Some(slot) => slot,
+            None => match self.spilled_or_number(record.key, offset) {
+                Some(entry) => Slot { entry, ..unscanned() },
+                None => return,
+            },
         };
+        let wait = known.and_then(|_| self.forget_wait(offset));
+        let slot = Slot { key: record.key, bytes: record.bytes, scanned: true, batch_end, ..new };
         self.window.insert(offset, slot);
         if let Some((wait, end)) = wait {
             self.insert_wait(offset, wait, end);

@@ -50,7 +50,13 @@ impl OffsetSet {
 
     /// The first offset at or behind `from`.
     pub(crate) fn next(&self, from: i64) -> Option<i64> {
-        self.range(from, i64::MAX).next()
+        let number = from >> WORD_BITS;
+        let near = self.words.get(&number).map_or(0, |word| word & at_or_above(from));
+        if near != 0 {
+            return Some(number << WORD_BITS | i64::from(near.trailing_zeros()));
+        }
+        let (number, word) = self.words.range(number.checked_add(1)?..).next()?;
+        Some(number << WORD_BITS | i64::from(word.trailing_zeros()))
     }
 
     /// Offsets, ascending.

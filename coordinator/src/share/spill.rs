@@ -9,7 +9,7 @@ use super::ShareOrder;
 use super::event::Event;
 use super::observe::Bound;
 use super::partition::{SharePartition, unscanned};
-use super::window::Slot;
+use super::window::{NO_ENTRY, Slot};
 use crate::io::KeyFound;
 
 /// A search for records of a key.
@@ -37,18 +37,18 @@ impl SharePartition {
         }
     }
 
-    /// A record without a state was found: says whether it stays without a slot, since its key is too long for the
-    /// window, or rests in a page.
-    pub(super) fn spills(&mut self, key: Option<KeyHash>, offset: i64) -> bool {
-        let Some(key) = key.filter(|_| self.config.order == ShareOrder::Key) else { return false };
+    /// A record without a state was found: the number of its key, unless it stays without a slot, since its key is too
+    /// long for the window, or rests in a page.
+    pub(super) fn spilled_or_number(&mut self, key: Option<KeyHash>, offset: i64) -> Option<u32> {
+        let Some(key) = key.filter(|_| self.config.order == ShareOrder::Key) else { return Some(NO_ENTRY) };
         if self.queue.resting().contains(key) {
             if self.queue.resting_mut().mark(key) {
                 self.pages.marked.push(key);
             }
-            return true;
+            return None;
         }
         let bound = self.key_bounds().0;
-        self.queue.counts_only(&self.window, key, offset, bound)
+        self.queue.counted_or_number(&self.window, key, offset, bound)
     }
 
     /// Whether keys wait for their records to be looked up.

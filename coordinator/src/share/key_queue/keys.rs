@@ -81,10 +81,15 @@ impl Keys {
 
     /// The number of a key that once had this one.
     pub(super) fn number_from(&self, hint: u32, hash: KeyHash) -> Option<u32> {
-        match self.list.get(hint as usize) {
-            Some(Some(key)) if key.hash == hash => Some(hint),
+        match self.peek(hint) {
+            Some(key) if key.hash == hash => Some(hint),
             _ => self.number(hash),
         }
+    }
+
+    /// The key that has this number now, if any has.
+    pub(super) fn peek(&self, number: u32) -> Option<&Key> {
+        self.list.get(number as usize)?.as_ref()
     }
 
     pub(super) fn find(&self, hash: KeyHash) -> Option<&Key> {
