@@ -84,6 +84,7 @@ impl SharePartition {
                 && self.holders.lock(slot.lock).is_some_and(|lock| lock.ends.is_some() && !lock.restarted);
             self.fail(offset, slot.count, counted, now);
         }
+        self.holders.end_session(name);
         if self.holders.forget(holder) {
             self.queue.forget(holder);
         }

@@ -529,6 +529,20 @@ impl Part {
         Some(Offset(stored))
     }
 
+    /// A member gives back everything. Where memory is being read anew, or will have to be since the append under way
+    /// fails, it knows no more of its locks.
+    fn release_member(&mut self, name: &str, now: Now) {
+        if let Some(open) = self.open_mut() {
+            open.release_member(name, now);
+        }
+        if let Some(survivors) = self.survivors_mut() {
+            survivors.values_mut().for_each(|lock| lock.end_session(name));
+        }
+        if let Some(flushing) = &mut self.flushing {
+            flushing.ended.iter_mut().for_each(|(_, lock)| lock.end_session(name));
+        }
+    }
+
     /// Locks that members know of, where the state is being read anew.
     fn survivors_mut(&mut self) -> Option<&mut BTreeMap<u64, Survivor>> {
         match &mut self.state {

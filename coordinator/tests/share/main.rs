@@ -19,6 +19,7 @@ mod redelivery;
 mod replays;
 mod retention;
 mod scale;
+mod session_ends;
 mod standalone;
 mod sticky;
 mod stuck_key;

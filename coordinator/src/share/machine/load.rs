@@ -266,21 +266,26 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// After a restart: whoever holds records is a member whose connections have just been lost with a fetch out. One
-    /// that promised to stop then, and is back, holds nothing any more.
+    /// that has given everything back since holds nothing any more.
     fn adopt_holders(&mut self, now: Now, group: u32, partition: &mut SharePartition) {
+        let until = self.adopted_until(group, now.mono);
         let since = self.started.unwrap_or(now.mono);
-        let grace = Micros::from_ms(self.group(group).config.grace_ms());
         for name in partition.holder_names() {
             let number = self.member_number(group, &name);
             let member = self.member_mut(number);
-            if member.stops_at_disconnect && member.session.is_some() {
+            if member.gave_back {
                 partition.release_member(&name, now);
             } else if member.connections.is_empty() && member.gone_since.is_none() {
                 member.gone_since = Some(since);
                 member.loss = Some(Loss::FetchOut);
-                self.timers.set(Timer::Grace(number), Some(since + grace));
+                self.timers.set(Timer::Grace(number), Some(until));
             }
         }
+    }
+
+    /// How long a restart leaves their leases to members that nobody hears of.
+    pub(super) fn adopted_until(&self, group: u32, now: Mono) -> Mono {
+        self.started.unwrap_or(now) + Micros::from_ms(self.group(group).config.grace_ms())
     }
 
     /// A share-partition is gone, with its log or with its group.
