@@ -137,6 +137,7 @@ pub const fn share_admin(error: &AdminError) -> ErrorCode {
         AdminError::TooMany => ErrorCode::PolicyViolation,
         AdminError::Replaying => ErrorCode::DuplicateResource,
         AdminError::InUse => ErrorCode::NonEmptyGroup,
+        AdminError::NotAtHand => ErrorCode::KafkaStorageError,
     }
 }
 

@@ -59,10 +59,11 @@ pub enum KeyAction {
     /// It goes on where it stands; a record that was parked is delivered anew, with its count at the beginning. Also
     /// ends following.
     Resume,
-    /// Its next record is archived, and the key goes on behind it.
+    /// Its lowest record that is in nobody's hands is archived, whether it comes for the first time or by a replay, and the
+    /// key goes on behind it.
     Skip,
     /// As skip, for every record of it up to and with this offset, as far as it was read ahead and is in nobody's
-    /// hands; `None`: its next record.
+    /// hands; `None`: its lowest record.
     Drop(Option<Offset>),
     /// Its dead-lettered records are delivered again, in their order, before anything later of it.
     Redrive,
@@ -113,6 +114,9 @@ pub enum AdminError {
         "the range is empty, was not delivered yet, or its key waits for a retry; try again when that is over"
     )]
     InvalidRange,
+    /// The key's next record is not in memory: it is looked up when its turn comes.
+    #[error("the next record of this key is not read yet; try again while members ask for records")]
+    NotAtHand,
     /// Members hold records of the share-partition: let them settle first.
     #[error("members hold records; stop them first")]
     InUse,

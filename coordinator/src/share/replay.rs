@@ -212,7 +212,8 @@ impl SharePartition {
         let mut look_ups = Vec::new();
         for (&key, replay) in &mut self.replays {
             let scan = replay.part.window.scan();
-            let blocked = replay.part.queue.hands_out_nothing(key);
+            // What comes next is known in any case: an operator may skip it.
+            let blocked = replay.part.queue.hands_out_nothing(key) && replay.part.window.len() > 0;
             if replay.looking || blocked || scan > replay.to || replay.part.window.len() >= AHEAD_MAX {
                 continue;
             }
@@ -333,12 +334,16 @@ impl Replay {
 
     /// None of its records that are not done again lies before this.
     pub(super) fn next(&self, key: KeyHash) -> i64 {
-        let scan = Some(self.part.window.scan()).filter(|&scan| scan <= self.to);
-        let unread = match (&self.only, scan) {
-            (Some(only), Some(scan)) => only.get(only.partition_point(|&offset| offset < scan)).copied(),
-            (_, scan) => scan,
-        };
-        self.part.first_of(key).into_iter().chain(unread).min().unwrap_or(self.to + 1)
+        self.part.first_of(key).into_iter().chain(self.unread()).min().unwrap_or(self.to + 1)
+    }
+
+    /// None of its records that were not looked up yet lies before this; `None`: there are no such.
+    pub(super) fn unread(&self) -> Option<i64> {
+        let scan = Some(self.part.window.scan()).filter(|&scan| scan <= self.to)?;
+        match &self.only {
+            Some(only) => only.get(only.partition_point(|&offset| offset < scan)).copied(),
+            None => Some(scan),
+        }
     }
 }
 

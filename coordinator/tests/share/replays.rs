@@ -7,7 +7,7 @@ use records::ids::Offset;
 use crate::common::{
     ACCEPT, REJECT, RELEASE, RENEW, World, each, key, key_config, none_config, offsets, partition, range,
 };
-use crate::hand::{DLQ, at, of};
+use crate::hand::{DLQ, alter, at, of};
 
 fn redriving(poison: Poison) -> World {
     let mut world = World::new(ShareConfig {
@@ -100,13 +100,7 @@ fn k62_a_redrive_and_a_power_cut_at_each_point() {
         let mut world = dead_lettered();
         world.pass_ms(1_000);
         world.slow_disk = true;
-        let _ =
-            world.command(coordinator::share::ShareCommand::AlterKey(coordinator::share::admin::AlterKey {
-                group: crate::common::group(),
-                partition: partition(0),
-                key: of("a"),
-                action: KeyAction::Redrive,
-            }));
+        world.command(alter(of("a"), KeyAction::Redrive));
         for _ in 0..steps {
             world.serve_next();
         }
@@ -231,8 +225,76 @@ fn a_replay_waits_while_its_key_is_parked_and_is_dropped_with_its_range() {
     assert_eq!(world.alters(of("a"), KeyAction::Skip), 1);
     assert_eq!(offsets(&world.fetch("A", 1)), [1]);
     assert_eq!(world.ack("A", 1, 1, RELEASE), None);
-    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset(4)))), 1, "of the replay, not of the rest");
-    assert_eq!(offsets(&world.fetch("A", 10)), [3, 4]);
+    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset(3)))), 2, "of the replay, and of the rest");
+    assert_eq!(offsets(&world.fetch("A", 10)), [4]);
+}
+
+/// 0 and 2 of a are dead-lettered and redriven, 1 and 3 were released.
+fn between_own_ones() -> World {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("a a a a");
+    assert_eq!(offsets(&world.fetch("A", 4)), [0, 1, 2, 3]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.ack("A", 2, 2, REJECT), None);
+    assert_eq!(world.ack("A", 1, 1, RELEASE), None);
+    assert_eq!(world.ack("A", 3, 3, RELEASE), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    world
+}
+
+/// The next record is the lowest one, whether it comes for the first time or by a replay.
+#[test]
+fn k46_skip_drop_and_park_mean_the_record_that_comes_next() {
+    let mut world = between_own_ones();
+    for next in 0..4 {
+        assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+        let stopped = world.describe(&[]).unwrap().stopped[0];
+        assert_eq!(stopped.offset, Offset(next));
+        assert_eq!(stopped.deliveries, u16::from(next == 1), "redriven ones begin anew, 3 was recalled");
+        assert_eq!(world.alters(of("a"), KeyAction::Skip), 1, "and the key goes on");
+    }
+    assert_eq!(world.start(), 4);
+    let mut world = between_own_ones();
+    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset(1)))), 2);
+    assert_eq!(offsets(&world.fetch("A", 1)), [2]);
+    assert_eq!(world.alters(of("a"), KeyAction::Skip), 1, "2 is in A's hands, 3 is next");
+    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+    assert_eq!(world.fetch("A", 1), []);
+    assert_eq!(world.start(), 4);
+    let mut world = between_own_ones();
+    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset::MAX))), 4);
+    assert_eq!((world.fetch("A", 1), world.start()), (vec![], 4));
+}
+
+/// A replay of a key that is parked, or at a member, knows its next record all the same.
+#[test]
+fn k46_what_a_replay_brings_next_can_be_skipped_before_it_begins() {
+    let mut world = World::keyed();
+    world.log("a a a");
+    assert_eq!(world.fetch("A", 3), [(0, 2, 1)]);
+    assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(1))), 1);
+    assert_eq!(world.alters(of("a"), KeyAction::Skip), 1, "0; 2 is in A's hands");
+    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+    assert_eq!(offsets(&world.fetch("B", 3)), [1]);
+    // While it is looked up it says so.
+    let mut world = World::keyed();
+    world.log("a a a");
+    assert_eq!(world.fetch("A", 3), [(0, 2, 1)]);
+    assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+    world.slow_disk = true;
+    let (replay, skip) = (KeyAction::Replay(Offset(0), Offset(1)), KeyAction::Skip);
+    world.command(alter(of("a"), replay));
+    let ticket = world.command(alter(of("a"), skip));
+    let reply = world.replies.remove(&ticket);
+    assert!(
+        matches!(reply, Some(coordinator::reply::Reply::KeyAltered(Err(AdminError::NotAtHand)))),
+        "{reply:?}"
+    );
+    world.slow_disk = false;
+    world.serve();
+    assert_eq!(world.alters(of("a"), skip), 1);
 }
 
 #[test]
