@@ -108,11 +108,8 @@ pub enum AdminError {
     /// A replay of this key is under way.
     #[error("a replay of this key is under way")]
     Replaying,
-    /// The range is none, reaches beyond what was delivered, or the key waits for a retry so long that what is done of it
-    /// is not at hand.
-    #[error(
-        "the range is empty, was not delivered yet, or its key waits for a retry; try again when that is over"
-    )]
+    /// The range is none, or reaches beyond what was delivered.
+    #[error("the range is empty, or was not delivered yet")]
     InvalidRange,
     /// The key's next record is not in memory: it is looked up when its turn comes.
     #[error("the next record of this key is not read yet; try again while members ask for records")]

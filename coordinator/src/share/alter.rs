@@ -72,6 +72,18 @@ impl SharePartition {
         Ok(KeyAltered { key, records })
     }
 
+    /// Whether what an operator's word is about rests in a page, and has to come back first.
+    pub(crate) fn is_about_a_page(&self, key: KeyRef, action: KeyAction) -> bool {
+        match (key, action) {
+            (KeyRef::Key(_), KeyAction::Park | KeyAction::Resume) => false,
+            (KeyRef::Key(key), _) => self.queue.resting().contains(key),
+            (KeyRef::Offset(offset), _) => {
+                let unknown = self.window.get(offset.get()).is_none();
+                unknown && offset.get() < self.window.scan() && self.window.is_unsettled(offset.get())
+            }
+        }
+    }
+
     /// Which key, or which record alone, is meant.
     pub(crate) fn subject(&self, key: KeyRef) -> Result<Subject, AdminError> {
         match key {

@@ -19,6 +19,7 @@ mod load;
 mod replays;
 mod requests;
 mod round;
+mod search;
 mod spill;
 mod standalone;
 mod timers;
@@ -235,6 +236,13 @@ enum Op {
         part: u32,
         generation: u32,
         page: u64,
+    },
+    /// Pages in search of what an operator's word is about.
+    Search {
+        part: u32,
+        generation: u32,
+        admin: u64,
+        pages: Vec<u64>,
     },
     Flush {
         part: u32,

@@ -101,8 +101,7 @@ impl SharePartition {
         log_start: i64,
         now: Now,
     ) -> Result<u64, AdminError> {
-        // Of a key in a page it is not known which of its records are not done.
-        if to >= self.window.scan() || self.queue.resting().contains(key) {
+        if to >= self.window.scan() {
             return Err(AdminError::InvalidRange);
         }
         let from = from.max(log_start);

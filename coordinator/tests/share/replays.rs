@@ -439,26 +439,93 @@ fn k50_a_redrive_of_a_key_that_is_followed() {
     assert_eq!(world.start(), 4);
 }
 
-/// Of a key that rests in a page nobody knows which of its records are done: nothing comes twice.
-#[test]
-fn k46_a_key_that_waits_in_a_page_is_replayed_when_its_wait_is_over() {
-    let mut world = World::new(ShareConfig { backoff_ms: 60_000, ..key_config() });
+/// 0 of a is accepted, 1 waits for its retry in a page, and 2 was never delivered; b was dead-lettered and waits in it, too.
+fn resting() -> World {
+    let mut world = World::new(ShareConfig {
+        backoff_ms: 60_000,
+        poison: Poison::DeadLetter,
+        dead_letter_topic: Some(DLQ.into()),
+        ..key_config()
+    });
+    world.dead_letter_topic(1, true);
     world.limits.snapshot_after_bytes = 1;
-    let window = coordinator::share::WindowLimits { waits_max: 0, ..Default::default() };
+    let window = coordinator::share::WindowLimits { waits_max: 0, page_keys_max: 1, ..Default::default() };
     world.limits.window = std::sync::Arc::new(window);
     world.restart(0);
-    world.log("a a");
-    assert_eq!(world.fetch("A", 2), [(0, 1, 1)]);
-    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
-    assert_eq!(world.ack("A", 0, 0, RELEASE), None);
-    world.log("b");
-    assert_eq!(world.fetch("A", 1), [(2, 2, 1)]);
-    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
-    let replay = KeyAction::Replay(Offset(0), Offset(1));
-    assert_eq!(world.alter(of("a"), replay), Err(AdminError::InvalidRange));
-    world.pass_ms(60_000);
-    assert_eq!(world.fetch("A", 10), [(0, 0, 2)]);
+    world.log("a b a b a -");
+    assert_eq!(offsets(&world.fetch("A", 4)), [0, 1, 2, 3]);
     assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
-    assert_eq!(world.alters(of("a"), replay), 1);
-    assert_eq!(each(&world.fetch("A", 10)), [(0, 1), (1, 1)]);
+    assert_eq!(world.ack("A", 1, 1, REJECT), None);
+    assert_eq!(world.ack("A", 2, 3, RELEASE), None);
+    assert_eq!(offsets(&world.fetch("A", 4)), [5]);
+    assert_eq!(world.ack("A", 5, 5, RELEASE), None);
+    world.log("c");
+    assert_eq!(world.fetch("A", 1), [(6, 6, 1)]);
+    assert_eq!(world.ack("A", 6, 6, ACCEPT), None);
+    assert_eq!((world.view().waiting_keys, world.pages_written), (3, 3), "all are in pages");
+    world
+}
+
+/// What an operator's word needs of a key that rests in a page is read back: nothing waits for the retry.
+#[test]
+fn k46_k50_a_key_that_rests_in_a_page_is_replayed_and_redriven_at_once() {
+    for restarted in [false, true] {
+        let mut world = resting();
+        if restarted {
+            world.restart(0);
+            world.reopen("A");
+        }
+        assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(4))), 1);
+        assert_eq!(each(&world.fetch("A", 10)), [(0, 1)], "up to 2, which is not done");
+        assert_eq!(world.alters(of("b"), KeyAction::Redrive), 1);
+        assert_eq!(each(&world.fetch("A", 10)), [(1, 1)]);
+        assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+        assert_eq!(world.fetch("A", 10), [], "the others wait for their retry");
+        world.pass_ms(60_000);
+        assert_eq!(each(&world.fetch("A", 10)), [(2, 2), (3, 2), (5, 2)]);
+        assert_eq!(each(&world.fetch("A", 10)), [(4, 1)], "it was looked up meanwhile");
+    }
+}
+
+#[test]
+fn k31_a_key_that_rests_in_a_page_is_skipped_and_dropped_at_once() {
+    for by_offset in [false, true] {
+        let mut world = resting();
+        let named = |name, offset| if by_offset { at(offset) } else { of(name) };
+        assert_eq!(world.alters(named("a", 2), KeyAction::Skip), 1);
+        assert_eq!(each(&world.fetch("A", 10)), [(4, 1)], "2 is skipped, and 4 waits for nothing");
+        assert_eq!(world.alters(named("b", 3), KeyAction::Drop(Some(Offset::MAX))), 1);
+        assert_eq!(world.alters(at(5), KeyAction::Skip), 1, "without a key");
+        assert_eq!(world.ack("A", 4, 4, ACCEPT), None);
+        assert_eq!(world.start(), 7);
+        assert_eq!(world.alter(at(5), KeyAction::Skip), Err(AdminError::UnknownRecord));
+        assert_eq!(world.alter(of("b"), KeyAction::Skip), Err(AdminError::NothingThere));
+    }
+}
+
+#[test]
+fn k31_pages_that_cannot_be_read_are_told_of() {
+    let mut world = resting();
+    world.unreadable = true;
+    assert_eq!(world.alter(of("a"), KeyAction::Skip), Err(ShareError::Unavailable.into()));
+    world.unreadable = false;
+    assert_eq!(world.alters(of("a"), KeyAction::Skip), 1);
+}
+
+/// Several searches at a time, and a page that is due meanwhile.
+#[test]
+fn k31_several_operators_at_once() {
+    let mut world = resting();
+    world.slow_disk = true;
+    let tickets = [of("a"), of("b"), at(5)].map(|key| world.command(alter(key, KeyAction::Skip)));
+    world.pass_ms(60_000);
+    world.slow_disk = false;
+    world.serve();
+    for ticket in tickets {
+        let reply = world.replies.remove(&ticket);
+        assert!(matches!(reply, Some(coordinator::reply::Reply::KeyAltered(Ok(_)))), "{reply:?}");
+    }
+    assert_eq!(each(&world.fetch("A", 10)), [(4, 1)]);
+    assert_eq!(world.ack("A", 4, 4, ACCEPT), None);
+    assert_eq!(world.start(), 7);
 }

@@ -13,7 +13,8 @@ use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::Reply;
 use crate::share::ShareError;
 use crate::share::admin::{
-    AdminError, AlterKey, DescribeKeys, KeyAltered, QUESTIONS_MAX, ResetOffsets, ResetTo, ShareKeys, TOP_MAX,
+    AdminError, AlterKey, DescribeKeys, KeyAltered, KeyRef, QUESTIONS_MAX, ResetOffsets, ResetTo, ShareKeys,
+    TOP_MAX,
 };
 use crate::share::look::Outside;
 use crate::time::{Micros, Mono, Now};
@@ -37,6 +38,8 @@ enum Work {
     Alter {
         request: AlterKey,
         found: bool,
+        /// What it is about was looked for in the pages of the share state.
+        searched: bool,
     },
     Reset {
         group: Arc<str>,
@@ -99,7 +102,7 @@ impl<S: Slice> ShareMachine<S> {
             return out.reply(ticket, Reply::KeyAltered(Err(ShareError::UnknownPartition.into())));
         }
         let (group, partition) = (Arc::clone(&request.group), request.partition);
-        let work = Work::Alter { request, found: false };
+        let work = Work::Alter { request, found: false, searched: false };
         self.begin_admin(Admin { ticket, work }, &group, partition, out);
     }
 
@@ -150,7 +153,7 @@ impl<S: Slice> ShareMachine<S> {
         self.pending_admins.insert(number);
     }
 
-    fn refuse_admin(&mut self, number: u64, error: AdminError, out: &mut Outbox<S>) {
+    pub(super) fn refuse_admin(&mut self, number: u64, error: AdminError, out: &mut Outbox<S>) {
         let Some(admin) = self.admins.remove(&number) else { return };
         out.reply(
             admin.ticket,
@@ -240,7 +243,14 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    fn serve_admin(&mut self, now: Now, number: u64, id: u32, logs: &LogTable, out: &mut Outbox<S>) {
+    pub(super) fn serve_admin(
+        &mut self,
+        now: Now,
+        number: u64,
+        id: u32,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
         let upper = super::upper(logs, &self.config(self.parts[&id].group), self.parts[&id].id);
         if self.parts[&id].open().is_some_and(|open| !open.may_grant(upper)) {
             // After a restart: keys of stopped records are known when they are read again.
@@ -254,6 +264,12 @@ impl<S: Slice> ShareMachine<S> {
             if let Some(offset) = oldest.filter(|&offset| !part.watched.knows(offset) && !*dated) {
                 *dated = true;
                 return self.read_oldest(id, offset, out);
+            }
+        }
+        if let Work::Alter { request, searched: false, .. } = work {
+            let (key, action) = (request.key, request.action);
+            if self.parts[&id].open().is_some_and(|open| open.is_about_a_page(key, action)) {
+                return self.search(now, number, id, 0, logs, out);
             }
         }
         let Some(Admin { ticket, work }) = self.admins.remove(&number) else { return };
@@ -273,6 +289,21 @@ impl<S: Slice> ShareMachine<S> {
                 }
             }
             Work::Reset { .. } => unreachable!("resets are served elsewhere"),
+        }
+    }
+
+    /// What a request is about was looked for in all pages.
+    pub(super) fn searched(&mut self, number: u64) {
+        if let Some(Admin { work: Work::Alter { searched, .. }, .. }) = self.admins.get_mut(&number) {
+            *searched = true;
+        }
+    }
+
+    /// What a request to alter is about, as long as it waits.
+    pub(super) fn altered_key(&self, number: u64) -> Option<KeyRef> {
+        match &self.admins.get(&number)?.work {
+            Work::Alter { request, .. } => Some(request.key),
+            _ => None,
         }
     }
 
