@@ -138,8 +138,8 @@ struct Part {
     look_ups: usize,
     /// The append under way.
     flushing: Option<Flushing>,
-    /// Its start offset as it is stored.
-    stored_start: i64,
+    /// Its start offset as it is stored; `None` before its first events are.
+    stored_start: Option<i64>,
     /// Appends that failed since the last one that did not.
     failures: u32,
     /// Answers that wait for events not handed out yet.
@@ -533,8 +533,10 @@ impl Part {
     /// The start offset that may be told: what is behind it is stored.
     fn told_start(&self) -> Option<Offset> {
         let start = self.open()?.window.start();
-        let stored = self.appends_under_way().map_or(start, |_| start.min(self.stored_start));
-        Some(Offset(stored))
+        match self.appends_under_way() {
+            None => Some(Offset(start)),
+            Some(_) => self.stored_start.map(|stored| Offset(start.min(stored))),
+        }
     }
 
     /// A member gives back everything. Where memory is being read anew, or will have to be since the append under way

@@ -47,7 +47,7 @@ impl<S: Slice> ShareMachine<S> {
                 appends: 0,
                 look_ups: 0,
                 flushing: None,
-                stored_start: 0,
+                stored_start: None,
                 failures: 0,
                 waiting: Vec::new(),
                 event_bytes: 0,
@@ -147,7 +147,8 @@ impl<S: Slice> ShareMachine<S> {
         if survivors.is_none() {
             self.adopt_holders(now, group, &mut partition);
         }
-        self.opened(number, partition);
+        let stored = partition.window.start();
+        self.opened(number, partition, Some(stored));
     }
 
     pub(super) fn load_pages_read(
@@ -194,12 +195,12 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number) else { return };
         let mut partition = SharePartition::new(self.config(part.group), Arc::clone(&self.limits.window));
         partition.start_at(at, now);
-        self.opened(number, partition);
+        self.opened(number, partition, None);
     }
 
-    fn opened(&mut self, number: u32, partition: SharePartition) {
+    fn opened(&mut self, number: u32, partition: SharePartition, stored_start: Option<i64>) {
         if let Some(part) = self.parts.get_mut(&number) {
-            part.stored_start = partition.window.start();
+            part.stored_start = stored_start;
             part.state = PartState::Open(Box::new(partition));
             part.residents.clear();
         }
