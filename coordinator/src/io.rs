@@ -551,6 +551,14 @@ pub struct WholeRecord {
     pub value: Option<Bytes>,
 }
 
+impl WholeRecord {
+    /// Bytes of its key and its value.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 /// What retention takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionDue {

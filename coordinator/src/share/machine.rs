@@ -509,6 +509,12 @@ impl<S: Slice> ShareMachine<S> {
         self.members.get_mut(&number).expect("a member's number lives as long as the member")
     }
 
+    /// A share-partition that was asked for since the start of the broker, with its number.
+    fn known_part(&self, group: &str, partition: PartitionId) -> Option<(u32, &Part)> {
+        let number = *self.part_numbers.get(&(partition, *self.group_numbers.get(group)?))?;
+        self.parts.get(&number).map(|part| (number, part))
+    }
+
     /// The open share-partition of a part.
     fn open_part(&mut self, number: u32) -> Option<&mut SharePartition> {
         self.parts.get_mut(&number).and_then(Part::open_mut)

@@ -4,6 +4,7 @@ use crate::common::{ACCEPT, RELEASE, Want, World, each, group, offsets, partitio
 use coordinator::command::{AckRange, Fact, Ticket};
 use coordinator::reply::Reply;
 use coordinator::share::{ShareCommand, ShareError};
+use records::ids::Offset;
 
 fn distinct(count: usize) -> String {
     (0..count).map(|key| format!("k{key} ")).collect()
@@ -473,7 +474,7 @@ fn told_offsets(w: &mut World, meanwhile: impl FnOnce(&mut World)) -> (Option<i6
     let Some(Reply::ShareOffsets(told)) = w.replies.remove(&ticket) else { panic!("no answer") };
     w.slow_disk = false;
     w.serve();
-    told[0].1.map(|told| (told.start.map(|start| start.get()), told.lag)).unwrap()
+    told[0].1.map(|told| (told.start.map(Offset::get), told.lag)).unwrap()
 }
 
 #[test]

@@ -110,12 +110,8 @@ impl<S: Slice> ShareMachine<S> {
     fn begin_admin(&mut self, admin: Admin, group: &Arc<str>, partition: PartitionId, out: &mut Outbox<S>) {
         let number = self.next_number();
         self.admins.insert(number, admin);
-        let known =
-            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
-        let in_memory = known
-            .and_then(|part| self.parts.get(part))
-            .is_some_and(|part| !matches!(part.state, PartState::Closed));
-        if in_memory {
+        let known = self.known_part(group, partition);
+        if known.is_some_and(|(_, part)| !matches!(part.state, PartState::Closed)) {
             self.admin_found(number);
         } else {
             let group = Arc::clone(group);
@@ -224,21 +220,13 @@ impl<S: Slice> ShareMachine<S> {
             let found =
                 matches!(admin.work, Work::Describe { found: true, .. } | Work::Alter { found: true, .. });
             let Some((group, partition)) = admin.subject().filter(|_| found) else { continue };
-            let part = self
-                .group_numbers
-                .get(&group)
-                .and_then(|group| self.part_numbers.get(&(partition, *group)))
-                .copied();
-            match part.and_then(|part| self.parts.get(&part)).map(|part| &part.state) {
+            match self.known_part(&group, partition).map(|(id, part)| (id, &part.state)) {
                 None => self.refuse_admin(number, ShareError::UnknownPartition.into(), out),
-                Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting) => {}
-                Some(PartState::Closed | PartState::Broken(_)) => {
+                Some((_, PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)) => {}
+                Some((_, PartState::Closed | PartState::Broken(_))) => {
                     self.refuse_admin(number, ShareError::Unavailable.into(), out);
                 }
-                Some(PartState::Open(_)) => {
-                    let part = part.expect("its state was looked at");
-                    self.serve_admin(now, number, part, logs, out);
-                }
+                Some((id, PartState::Open(_))) => self.serve_admin(now, number, id, logs, out),
             }
         }
     }

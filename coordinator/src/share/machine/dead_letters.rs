@@ -344,11 +344,8 @@ impl<'a> Copy<'a> {
     /// Adds a letter; `false` where it belongs into another batch. The first one always goes in.
     fn add(&mut self, letter: &DeadLetter, record: Option<&WholeRecord>) -> bool {
         let overhead = LETTER_OVERHEAD + self.topic.len() + self.group.len();
-        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
-        let fits =
-            |record: &&WholeRecord| overhead + length(&record.key) + length(&record.value) <= self.bytes_max;
-        let record = record.filter(fits);
-        let size = overhead + record.map_or(0, |record| length(&record.key) + length(&record.value));
+        let record = record.filter(|record| overhead + record.size() <= self.bytes_max);
+        let size = overhead + record.map_or(0, WholeRecord::size);
         if !self.builder.is_empty() && self.builder.payload_len() + size > self.bytes_max {
             return false;
         }
