@@ -102,9 +102,14 @@ pub enum AdminError {
     /// No dead-lettered record of the key is known (any more).
     #[error("no dead-lettered record of this key is known")]
     NothingToRedrive,
-    /// Its dead-lettered records have left the log, and were not copied.
-    #[error("the dead-lettered records have left the log")]
-    SourceGone,
+    /// None of its dead-lettered records is in the source log any more: this is the first of them.
+    #[error("{}; its copy in the dead-letter topic can be produced anew", gone(.offset.get(), *.by_start))]
+    SourceGone {
+        /// Where it was.
+        offset: Offset,
+        /// It lies before the log's start (else it was compacted away, or cannot be read).
+        by_start: bool,
+    },
     /// A replay of this key is under way.
     #[error("a replay of this key is under way")]
     Replaying,
@@ -117,6 +122,15 @@ pub enum AdminError {
     /// Members hold records of the share-partition: let them settle first.
     #[error("members hold records; stop them first")]
     InUse,
+}
+
+fn gone(offset: i64, by_start: bool) -> String {
+    let why = if by_start {
+        "has left the source log by retention, or was deleted"
+    } else {
+        "was compacted away from the source log, or cannot be read"
+    };
+    format!("the dead-lettered record at offset {offset} {why}")
 }
 
 /// Sets where share-partitions begin; → [`crate::reply::Reply::ShareOffsetsReset`].

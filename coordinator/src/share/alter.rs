@@ -84,6 +84,14 @@ impl SharePartition {
         }
     }
 
+    /// The records that a redrive of this key would deliver; `None` where it is refused without looking at them.
+    pub(crate) fn sources_of(&self, key: KeyRef, log_start: i64) -> Option<Vec<i64>> {
+        match self.subject(key).ok()? {
+            Subject::Key(key) if !self.replays.contains_key(&key) => self.sources(key, log_start).ok(),
+            _ => None,
+        }
+    }
+
     /// Which key, or which record alone, is meant.
     pub(crate) fn subject(&self, key: KeyRef) -> Result<Subject, AdminError> {
         match key {

@@ -244,6 +244,13 @@ enum Op {
         admin: u64,
         pages: Vec<u64>,
     },
+    /// Dead-lettered records that are to be redriven: whether any is there.
+    Sources {
+        part: u32,
+        generation: u32,
+        admin: u64,
+        offsets: Vec<Offset>,
+    },
     Flush {
         part: u32,
         generation: u32,

@@ -79,17 +79,22 @@ impl SharePartition {
         if self.replays.contains_key(&key) {
             return Err(AdminError::Replaying);
         }
-        let mut offsets = self.stops.redrivable(key);
-        if offsets.is_empty() {
-            return Err(AdminError::NothingToRedrive);
-        }
-        offsets.retain(|&offset| offset >= log_start);
-        let (Some(&from), Some(&to)) = (offsets.first(), offsets.last()) else {
-            return Err(AdminError::SourceGone);
-        };
+        let offsets = self.sources(key, log_start)?;
+        let (from, to) = (offsets[0], offsets[offsets.len() - 1]);
         let count = offsets.len() as u64;
         self.start_replay(key, from, to, Some(offsets), now)?;
         Ok(count)
+    }
+
+    /// The dead-lettered records of a key that may be in the log still, ascending; at least one.
+    pub(crate) fn sources(&self, key: KeyHash, log_start: i64) -> Result<Vec<i64>, AdminError> {
+        let mut offsets = self.stops.redrivable(key);
+        let first = *offsets.first().ok_or(AdminError::NothingToRedrive)?;
+        offsets.retain(|&offset| offset >= log_start);
+        if offsets.is_empty() {
+            return Err(AdminError::SourceGone { offset: Offset(first), by_start: true });
+        }
+        Ok(offsets)
     }
 
     /// What was settled of a key in a range is delivered again, as far as it is still in the log, and up to its first record

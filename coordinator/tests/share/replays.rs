@@ -80,7 +80,13 @@ fn k50_what_has_left_the_log_cannot_come_again() {
     assert_eq!(each(&world.fetch("A", 1)), [(1, 1)]);
     let mut world = dead_lettered();
     world.log_start(2);
-    assert_eq!(world.alter(of("a"), KeyAction::Redrive), Err(AdminError::SourceGone));
+    let gone = world.alter(of("a"), KeyAction::Redrive).unwrap_err();
+    assert_eq!(gone, AdminError::SourceGone { offset: Offset(0), by_start: true });
+    assert_eq!(
+        gone.to_string(),
+        "the dead-lettered record at offset 0 has left the source log by retention, or was deleted; its copy in the \
+         dead-letter topic can be produced anew"
+    );
     // Gone while it is redriven: the key goes on.
     let mut world = dead_lettered();
     assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
@@ -363,6 +369,35 @@ fn a_change_of_order_ends_a_replay_that_is_not_in_memory() {
         assert_eq!(world.ack("B", 1, 1, ACCEPT), None);
         assert_eq!(world.start(), 3, "{steps}");
     }
+}
+
+/// Compaction takes them from between others: nobody is told of a redrive that delivers nothing.
+#[test]
+fn k50_what_was_compacted_away_cannot_come_again() {
+    let compact = |world: &mut World, offsets: &[i64]| {
+        let log = world.logs.get_mut(&partition(0)).unwrap();
+        log.batches.retain(|batch| !offsets.contains(&batch.base));
+    };
+    let mut world = dead_lettered();
+    compact(&mut world, &[0, 1]);
+    let gone = world.alter(of("a"), KeyAction::Redrive).unwrap_err();
+    assert_eq!(gone, AdminError::SourceGone { offset: Offset(0), by_start: false });
+    assert!(gone.to_string().contains("at offset 0 was compacted away"), "{gone}");
+    assert_eq!(offsets(&world.fetch("A", 10)), [2, 3, 4], "and the key goes on");
+    let mut world = dead_lettered();
+    compact(&mut world, &[0]);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2, "as far as they are there");
+    assert_eq!(offsets(&world.fetch("A", 10)), [1, 2]);
+    // So many that one look does not reach the first that is there.
+    let mut world = redriving(Poison::Follow);
+    world.log(&"a ".repeat(300));
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    world.pass_ms(1_000);
+    assert_eq!(world.letter_offsets().len(), 300);
+    compact(&mut world, &(0..299).collect::<Vec<_>>());
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 300);
+    assert_eq!(offsets(&world.fetch("A", 10)), [299]);
 }
 
 /// What followed to the dead-letter topic was never granted before its redrive.

@@ -13,8 +13,8 @@ use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::Reply;
 use crate::share::ShareError;
 use crate::share::admin::{
-    AdminError, AlterKey, DescribeKeys, KeyAltered, KeyRef, QUESTIONS_MAX, ResetOffsets, ResetTo, ShareKeys,
-    TOP_MAX,
+    AdminError, AlterKey, DescribeKeys, KeyAction, KeyAltered, KeyRef, QUESTIONS_MAX, ResetOffsets, ResetTo,
+    ShareKeys, TOP_MAX,
 };
 use crate::share::look::Outside;
 use crate::time::{Micros, Mono, Now};
@@ -40,11 +40,21 @@ enum Work {
         found: bool,
         /// What it is about was looked for in the pages of the share state.
         searched: bool,
+        source: Source,
     },
     Reset {
         group: Arc<str>,
         parts: Vec<ResetPart>,
     },
+}
+
+/// Whether a record that is to be redriven is in the log still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Unknown,
+    /// The disk was asked.
+    Sought,
+    There,
 }
 
 /// One partition of a reset.
@@ -102,7 +112,7 @@ impl<S: Slice> ShareMachine<S> {
             return out.reply(ticket, Reply::KeyAltered(Err(ShareError::UnknownPartition.into())));
         }
         let (group, partition) = (Arc::clone(&request.group), request.partition);
-        let work = Work::Alter { request, found: false, searched: false };
+        let work = Work::Alter { request, found: false, searched: false, source: Source::Unknown };
         self.begin_admin(Admin { ticket, work }, &group, partition, out);
     }
 
@@ -260,6 +270,20 @@ impl<S: Slice> ShareMachine<S> {
                 return self.search(now, number, id, 0, logs, out);
             }
         }
+        let log_start = logs.get(&self.parts[&id].id).map_or(0, |facts| facts.log_start.get());
+        if let Some(Admin { work: Work::Alter { request, source, .. }, .. }) = self.admins.get(&number)
+            && request.action == KeyAction::Redrive
+            && *source != Source::There
+        {
+            if *source == Source::Sought {
+                return;
+            }
+            let sources = self.parts[&id].open().and_then(|open| open.sources_of(request.key, log_start));
+            if let Some(sources) = sources {
+                self.source_is(number, Source::Sought);
+                return self.look_for_source(number, id, &sources, out);
+            }
+        }
         let Some(Admin { ticket, work }) = self.admins.remove(&number) else { return };
         match work {
             Work::Describe { request, .. } => {
@@ -267,7 +291,6 @@ impl<S: Slice> ShareMachine<S> {
                 self.hold(ticket, Answer::Keys(Box::new(answer)), BTreeSet::from([id]), out);
             }
             Work::Alter { request, .. } => {
-                let log_start = logs.get(&request.partition).map_or(0, |facts| facts.log_start.get());
                 let Some(open) = self.open_part(id) else { return };
                 let altered = open.alter(request.key, request.action, log_start, now);
                 self.dirty.insert(id);
@@ -284,6 +307,13 @@ impl<S: Slice> ShareMachine<S> {
     pub(super) fn searched(&mut self, number: u64) {
         if let Some(Admin { work: Work::Alter { searched, .. }, .. }) = self.admins.get_mut(&number) {
             *searched = true;
+        }
+    }
+
+    /// What is known of the records that a request is to redrive.
+    pub(super) fn source_is(&mut self, number: u64, known: Source) {
+        if let Some(Admin { work: Work::Alter { source, .. }, .. }) = self.admins.get_mut(&number) {
+            *source = known;
         }
     }
 

@@ -158,6 +158,9 @@ impl<S: Slice> ShareMachine<S> {
             Some(Op::Replay { part, generation, key }) => {
                 self.replay_read(now, part, generation, key, result);
             }
+            Some(Op::Sources { part, generation, admin, offsets }) => {
+                self.sources_read((part, generation, admin), &offsets, result, out);
+            }
             _ => {}
         }
     }

@@ -1,10 +1,14 @@
-//! What an operator's word is about rests in a page of the share state: the page is looked for, and what is in it comes
-//! back before its time.
+//! What has to be read for an operator's word. What it is about may rest in a page of the share state: the page is looked
+//! for, and what is in it comes back before its time. And a redrive needs a record of its key that is in the log still.
 
+use records::ids::Offset;
+
+use super::admin::Source;
 use super::{Op, ShareMachine};
-use crate::io::{IoError, OpId, Slice, StoredState, Submission};
+use crate::io::{IoError, OpId, READ_RECORDS_MAX, ReadRecord, Slice, StoredState, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::share::ShareError;
+use crate::share::admin::AdminError;
 use crate::share::paging::page_holds;
 use crate::time::Now;
 
@@ -71,6 +75,49 @@ impl<S: Slice> ShareMachine<S> {
                 }
             }
             Err(error) => self.refuse_admin(admin, error.into(), out),
+        }
+    }
+
+    /// Reads these records up to the first that is there.
+    pub(super) fn look_for_source(&mut self, admin: u64, id: u32, sources: &[i64], out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get(&id) else { return };
+        let (partition, generation) = (part.id, part.generation);
+        let offsets: Vec<Offset> = sources.iter().copied().map(Offset).collect();
+        let next = offsets.iter().copied().take(READ_RECORDS_MAX).collect();
+        let op = out.submit(Owner::Share, |op| Submission::ReadRecords {
+            op,
+            partition,
+            offsets: next,
+            bytes_max: 1,
+        });
+        self.ops.insert(op, Op::Sources { part: id, generation, admin, offsets });
+    }
+
+    pub(super) fn sources_read(
+        &mut self,
+        (id, generation, admin): (u32, u32, u64),
+        offsets: &[Offset],
+        result: Result<Vec<ReadRecord>, IoError>,
+        out: &mut Outbox<S>,
+    ) {
+        if self.parts.get(&id).is_none_or(|part| part.generation != generation) {
+            self.source_is(admin, Source::Unknown);
+            self.pending_admins.insert(admin);
+            return;
+        }
+        let Ok(read) = result else {
+            return self.refuse_admin(admin, ShareError::Unavailable.into(), out);
+        };
+        let left = &offsets[read.len().min(offsets.len())..];
+        if read.iter().any(|read| read.record.is_some()) {
+            self.source_is(admin, Source::There);
+            self.pending_admins.insert(admin);
+        } else if read.is_empty() || left.is_empty() {
+            let offset = offsets.first().copied().unwrap_or_default();
+            self.refuse_admin(admin, AdminError::SourceGone { offset, by_start: false }, out);
+        } else {
+            let left: Vec<i64> = left.iter().map(|offset| offset.get()).collect();
+            self.look_for_source(admin, id, &left, out);
         }
     }
 }
