@@ -18,6 +18,7 @@ mod recall;
 mod redelivery;
 mod replays;
 mod retention;
+mod rolling_restart;
 mod scale;
 mod session_ends;
 mod standalone;
