@@ -581,6 +581,9 @@ pub enum BuildError {
         /// Last offset of the damaged batch.
         last: Offset,
     },
+    /// There is no such record any more: compaction has taken it.
+    #[error("the record at offset {0} was compacted away")]
+    Missing(Offset),
     /// These offsets left the log meanwhile; its start is now this.
     #[error("records left the log, which starts at {0} now")]
     Gone(Offset),

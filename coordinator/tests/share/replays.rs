@@ -374,18 +374,14 @@ fn a_change_of_order_ends_a_replay_that_is_not_in_memory() {
 /// Compaction takes them from between others: nobody is told of a redrive that delivers nothing.
 #[test]
 fn k50_what_was_compacted_away_cannot_come_again() {
-    let compact = |world: &mut World, offsets: &[i64]| {
-        let log = world.logs.get_mut(&partition(0)).unwrap();
-        log.batches.retain(|batch| !offsets.contains(&batch.base));
-    };
     let mut world = dead_lettered();
-    compact(&mut world, &[0, 1]);
+    world.compact([0, 1]);
     let gone = world.alter(of("a"), KeyAction::Redrive).unwrap_err();
     assert_eq!(gone, AdminError::SourceGone { offset: Offset(0), by_start: false });
     assert!(gone.to_string().contains("at offset 0 was compacted away"), "{gone}");
     assert_eq!(offsets(&world.fetch("A", 10)), [2, 3, 4], "and the key goes on");
     let mut world = dead_lettered();
-    compact(&mut world, &[0]);
+    world.compact([0]);
     assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2, "as far as they are there");
     assert_eq!(offsets(&world.fetch("A", 10)), [1, 2]);
     // So many that one look does not reach the first that is there.
@@ -395,7 +391,7 @@ fn k50_what_was_compacted_away_cannot_come_again() {
     assert_eq!(world.ack("A", 0, 0, REJECT), None);
     world.pass_ms(1_000);
     assert_eq!(world.letter_offsets().len(), 300);
-    compact(&mut world, &(0..299).collect::<Vec<_>>());
+    world.compact(0..299);
     assert_eq!(world.alters(of("a"), KeyAction::Redrive), 300);
     assert_eq!(offsets(&world.fetch("A", 10)), [299]);
 }
