@@ -92,7 +92,7 @@ fn k40_every_deferral_has_a_wake_up() {
             w.lose("A");
         }),
         ("records deleted past the blocker", |w| w.log_start(1)),
-        ("a higher limit", |w| {
+        ("the end of order", |w| {
             w.config.order = ShareOrder::None;
             w.configure();
         }),
@@ -114,6 +114,33 @@ fn k40_every_deferral_has_a_wake_up() {
         assert_eq!(w.woken("B", b), None);
         event(&mut w);
         assert!(w.fetched("B", b).is_some(), "{name} wakes");
+    }
+}
+
+#[test]
+fn k40_a_higher_limit() {
+    let limits: [(&str, fn(&mut coordinator::share::ShareConfig)); 2] = [
+        ("records in flight", |config| config.record_locks_max = 101),
+        ("records of a key", |config| config.key_inflight_max = 2),
+    ];
+    for (name, raise) in limits {
+        let mut w = World::keyed();
+        (w.config.record_locks_max, w.config.key_inflight_max) = (100, 1);
+        w.configure();
+        w.log("a a");
+        assert_eq!(w.fetch("A", 10), [(0, 0, 1)]);
+        let key_alone = name == "records of a key";
+        if !key_alone {
+            w.log(&(0..100).map(|key| format!("k{key} ")).collect::<String>());
+            assert_eq!(offsets(&w.fetch("A", 500)).len(), 99);
+        }
+        let waits = w.park("A", 500);
+        assert_eq!(w.woken("A", waits), None);
+        raise(&mut w.config);
+        w.configure();
+        let got = w.woken("A", waits);
+        let expected = if key_alone { (1, 1, 1) } else { (101, 101, 1) };
+        assert_eq!(got, Some(vec![expected]), "{name}");
     }
 }
 

@@ -41,15 +41,24 @@ impl KeyQueue {
         let home = self.home_of(member);
         let load = self.loads.entry(holder).or_default();
         let before = std::mem::replace(load, Load { per_key_max, home, ..*load });
-        if (before.per_key_max, before.home) == (per_key_max, home) || load.records == 0 {
-            return;
+        if (before.per_key_max, before.home) != (per_key_max, home) && load.records > 0 {
+            self.refresh_leased(window, holder);
         }
-        let keys: Vec<KeyHash> = self
-            .keys
-            .iter()
-            .filter(|(_, key)| key.out.as_ref().is_some_and(|out| out.lessee == holder))
-            .map(|(&hash, _)| hash)
-            .collect();
+    }
+
+    /// Members that may have so many records of one key in flight may have that many from now on.
+    pub(crate) fn limit_anew(&mut self, window: &Window, old: usize, new: usize) {
+        let of_old = self.loads.iter().filter(|(_, load)| load.per_key_max == old);
+        for holder in of_old.map(|(&holder, _)| holder).collect::<Vec<_>>() {
+            self.loads.entry(holder).or_default().per_key_max = new;
+            self.refresh_leased(window, holder);
+        }
+    }
+
+    fn refresh_leased(&mut self, window: &Window, holder: u32) {
+        let leased = |key: &super::Key| key.out.as_ref().is_some_and(|out| out.lessee == holder);
+        let keys: Vec<KeyHash> =
+            self.keys.iter().filter(|(_, key)| leased(key)).map(|(&hash, _)| hash).collect();
         for key in keys {
             self.refresh(window, key);
         }
