@@ -1,10 +1,10 @@
 //! What goes into an answer, and when it leaves: cases K39, K42, K43, K45, K48, K55, K56, K58, K59, K66, K67.
 
-use crate::common::{ACCEPT, RELEASE, Want, World, each, group, offsets, partition, range, want};
-use coordinator::command::{AckRange, Fact, Ticket};
+use crate::common::{ACCEPT, Log, RELEASE, Want, World, each, group, offsets, partition, range, want};
+use coordinator::command::{AckRange, Fact, ShareFetch, ShareFetchPart, Ticket};
 use coordinator::reply::Reply;
 use coordinator::share::{ShareCommand, ShareError};
-use records::ids::Offset;
+use records::ids::{Offset, PartitionId};
 
 fn distinct(count: usize) -> String {
     (0..count).map(|key| format!("k{key} ")).collect()
@@ -52,6 +52,37 @@ fn k45_leases_are_per_share_partition() {
     assert_eq!(w.fetch_with("A", &both).unwrap(), [(0, 0, 1)]);
     assert_eq!(w.fetch_with("B", &both).unwrap(), [(0, 0, 1)], "the other partition's");
     assert_eq!(w.fetch_with("C", &both).unwrap(), []);
+    w.add_partition(2);
+    w.log_in(2, "a");
+    let all = Want { parts: vec![0, 1, 2], ..want(10) };
+    assert_eq!(w.fetch_with("C", &all).unwrap(), [(0, 0, 1)], "of a partition that came later the same");
+    // In another topic as well.
+    let elsewhere = PartitionId { topic: records::ids::TopicId([8; 16]), index: 0 };
+    let log = Log {
+        batches: w.logs[&partition(0)].batches.clone(),
+        facts: w.table[&partition(0)],
+        ..Log::default()
+    };
+    w.table.insert(elsewhere, log.facts);
+    w.logs.insert(elsewhere, log);
+    let fetch = ShareFetch {
+        connection: w.connection("D"),
+        group: group(),
+        member: "D".into(),
+        epoch: 0,
+        wait_max_ms: 0,
+        bytes_min: 1,
+        bytes_max: 1 << 20,
+        records_max: 10,
+        batch_size: 500,
+        strict: true,
+        renew: false,
+        parts: vec![ShareFetchPart { partition: elsewhere, acks: vec![] }],
+        forgotten: vec![],
+        key_share: None,
+    };
+    let ticket = w.command(ShareCommand::Fetch(fetch));
+    assert_eq!(w.woken("D", ticket), Some(vec![(0, 0, 1)]));
 }
 
 #[test]
