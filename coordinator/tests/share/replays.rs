@@ -497,6 +497,16 @@ fn resting() -> World {
     world
 }
 
+#[test]
+fn k33_what_rests_in_a_page_waits_for_its_retry() {
+    let mut world = resting();
+    let until_ms = world.now.wall_ms + 60_000;
+    for question in [of("a"), at(2), of("b"), at(3), at(5)] {
+        assert_eq!(world.why(question), Why::Retry { until_ms }, "{question:?}");
+    }
+    assert_eq!(world.why(at(4)), Why::Retry { until_ms }, "behind 2, which does");
+}
+
 /// What an operator's word needs of a key that rests in a page is read back: nothing waits for the retry.
 #[test]
 fn k46_k50_a_key_that_rests_in_a_page_is_replayed_and_redriven_at_once() {

@@ -98,7 +98,8 @@ fn k57_a_slim_batch() {
                 for bytes in batches {
                     let view = BatchView::parse(bytes).unwrap();
                     assert_eq!(view.attributes().timestamp_type(), timestamp_type);
-                    let inside: Vec<i64> = shown(&[bytes.clone()]).iter().map(|record| record.0).collect();
+                    let inside: Vec<i64> =
+                        shown(std::slice::from_ref(bytes)).iter().map(|record| record.0).collect();
                     let last = inside[inside.len() - 1];
                     assert_eq!(view.last_offset().0, last, "the last delta fits");
                     assert_eq!(view.max_timestamp(), inside.iter().copied().map(time).max().unwrap());
