@@ -18,7 +18,7 @@ use protocol::response::KeyShareResponse as _;
 const WAIT_MS: i32 = 4_000;
 
 #[tokio::test]
-async fn a_parked_share_fetch_gives_way_to_an_acknowledgement() {
+async fn k66_a_parked_share_fetch_gives_way_to_an_acknowledgement() {
     let server = Server::start().await;
     server.topic("t").await;
     let topic_id = server.running.broker().catalog.image().topic("t").unwrap().id;

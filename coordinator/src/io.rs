@@ -551,6 +551,14 @@ pub struct WholeRecord {
     pub value: Option<Bytes>,
 }
 
+impl WholeRecord {
+    /// Bytes of its key and its value.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 /// What retention takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionDue {
@@ -573,6 +581,9 @@ pub enum BuildError {
         /// Last offset of the damaged batch.
         last: Offset,
     },
+    /// There is no such record any more: compaction has taken it.
+    #[error("the record at offset {0} was compacted away")]
+    Missing(Offset),
     /// These offsets left the log meanwhile; its start is now this.
     #[error("records left the log, which starts at {0} now")]
     Gone(Offset),

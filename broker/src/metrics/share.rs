@@ -32,7 +32,7 @@ const SERIES: [Series; 22] = [
     ("in_flight_records", "gauge", "Records in the hands of members", |view| count(view.out)),
     ("ready_records", "gauge", "Records, about, that could be delivered now", |view| count(view.ready)),
     ("leased_keys", "gauge", "Keys that are leased to a member", |view| count(view.leased_keys)),
-    ("delayed_keys", "gauge", "Keys that wait for a retry", |view| count(view.delayed)),
+    ("delayed_keys", "gauge", "Keys that wait for a retry", |view| count(view.waiting_keys)),
     ("parked_keys", "gauge", "Keys that are parked", |view| count(view.parked_keys)),
     ("followed_keys", "gauge", "Keys whose rest goes to the dead-letter topic", |view| {
         count(view.followed_keys)
@@ -176,6 +176,12 @@ mod tests {
         let groups = [(Arc::from("a\"b\\c\nd"), ShareGroupView { out: 3, ..ShareGroupView::default() })];
         let page = page(&groups);
         assert!(page.contains("sluice_share_in_flight_records{group=\"a\\\"b\\\\c\\nd\"} 3\n"), "{page}");
+    }
+
+    #[test]
+    fn keys_that_wait_in_pages_are_counted_as_delayed() {
+        let groups = [(Arc::from("g"), ShareGroupView { waiting_keys: 3, ..ShareGroupView::default() })];
+        assert!(page(&groups).contains("sluice_share_delayed_keys{group=\"g\"} 3\n"));
     }
 
     #[test]

@@ -163,6 +163,7 @@ pub struct Part {
     pub error: i16,
     pub ack_error: i16,
     pub records: usize,
+    pub data: Vec<u8>,
     pub acquired: Vec<Acquired>,
 }
 
@@ -290,7 +291,8 @@ fn part(answer: &mut Answer, topic: [u8; 16]) -> Part {
     part.ack_error = answer.i16();
     answer.string();
     leader(answer);
-    part.records = answer.blob().expect("records are never null").len();
+    part.data = answer.blob().expect("records are never null");
+    part.records = part.data.len();
     part.acquired = answer.array(|answer| {
         let range = (answer.i64(), answer.i64(), answer.i16());
         answer.tags();

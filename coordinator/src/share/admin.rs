@@ -59,10 +59,11 @@ pub enum KeyAction {
     /// It goes on where it stands; a record that was parked is delivered anew, with its count at the beginning. Also
     /// ends following.
     Resume,
-    /// Its next record is archived, and the key goes on behind it.
+    /// Its lowest record that is in nobody's hands is archived, whether it comes for the first time or by a replay, and the
+    /// key goes on behind it.
     Skip,
     /// As skip, for every record of it up to and with this offset, as far as it was read ahead and is in nobody's
-    /// hands; `None`: its next record.
+    /// hands; `None`: its lowest record.
     Drop(Option<Offset>),
     /// Its dead-lettered records are delivered again, in their order, before anything later of it.
     Redrive,
@@ -101,21 +102,35 @@ pub enum AdminError {
     /// No dead-lettered record of the key is known (any more).
     #[error("no dead-lettered record of this key is known")]
     NothingToRedrive,
-    /// Its dead-lettered records have left the log, and were not copied.
-    #[error("the dead-lettered records have left the log")]
-    SourceGone,
+    /// None of its dead-lettered records is in the source log any more: this is the first of them.
+    #[error("{}; its copy in the dead-letter topic can be produced anew", gone(.offset.get(), *.by_start))]
+    SourceGone {
+        /// Where it was.
+        offset: Offset,
+        /// It lies before the log's start (else it was compacted away, or cannot be read).
+        by_start: bool,
+    },
     /// A replay of this key is under way.
     #[error("a replay of this key is under way")]
     Replaying,
-    /// The range is none, reaches beyond what was delivered, or the key waits for a retry so long that what is done of it
-    /// is not at hand.
-    #[error(
-        "the range is empty, was not delivered yet, or its key waits for a retry; try again when that is over"
-    )]
+    /// The range is none, or reaches beyond what was delivered.
+    #[error("the range is empty, or was not delivered yet")]
     InvalidRange,
+    /// The key's next record is not in memory: it is looked up when its turn comes.
+    #[error("the next record of this key is not read yet; try again while members ask for records")]
+    NotAtHand,
     /// Members hold records of the share-partition: let them settle first.
     #[error("members hold records; stop them first")]
     InUse,
+}
+
+fn gone(offset: i64, by_start: bool) -> String {
+    let why = if by_start {
+        "has left the source log by retention, or was deleted"
+    } else {
+        "was compacted away from the source log, or cannot be read"
+    };
+    format!("the dead-lettered record at offset {offset} {why}")
 }
 
 /// Sets where share-partitions begin; → [`crate::reply::Reply::ShareOffsetsReset`].

@@ -24,6 +24,15 @@ pub(crate) enum Subject {
     Record(i64),
 }
 
+/// How a record comes to its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// Out of the window.
+    Own,
+    /// By a replay of its key.
+    Replay,
+}
+
 impl SharePartition {
     /// Does what an operator says.
     ///
@@ -63,6 +72,26 @@ impl SharePartition {
         Ok(KeyAltered { key, records })
     }
 
+    /// Whether what an operator's word is about rests in a page, and has to come back first.
+    pub(crate) fn is_about_a_page(&self, key: KeyRef, action: KeyAction) -> bool {
+        match (key, action) {
+            (KeyRef::Key(_), KeyAction::Park | KeyAction::Resume) => false,
+            (KeyRef::Key(key), _) => self.queue.resting().contains(key),
+            (KeyRef::Offset(offset), _) => {
+                let unknown = self.window.get(offset.get()).is_none();
+                unknown && offset.get() < self.window.scan() && self.window.is_unsettled(offset.get())
+            }
+        }
+    }
+
+    /// The records that a redrive of this key would deliver; `None` where it is refused without looking at them.
+    pub(crate) fn sources_of(&self, key: KeyRef, log_start: i64) -> Option<Vec<i64>> {
+        match self.subject(key).ok()? {
+            Subject::Key(key) if !self.replays.contains_key(&key) => self.sources(key, log_start).ok(),
+            _ => None,
+        }
+    }
+
     /// Which key, or which record alone, is meant.
     pub(crate) fn subject(&self, key: KeyRef) -> Result<Subject, AdminError> {
         match key {
@@ -87,8 +116,11 @@ impl SharePartition {
             None if self.stops.keys_len() >= STOPPED_KEYS_MAX => return Err(AdminError::TooMany),
             _ => {}
         }
-        let at = self.first_of(key).unwrap_or(self.window.scan());
-        let deliveries = self.window.get(at).map_or(0, |slot| slot.count);
+        let again = self.replays.get(&key).map(|replay| (replay.next(key), &replay.part.window));
+        let own = self.first_of(key).map(|first| (first, &self.window));
+        let next = own.into_iter().chain(again).min_by_key(|next| next.0);
+        let (at, window) = next.unwrap_or((self.window.scan(), &self.window));
+        let deliveries = window.get(at).map_or(0, |slot| slot.count);
         let stop =
             KeyStop { follows: false, at, deliveries, wall_ms: now.wall_ms, reason: StopReason::Operator };
         self.stop_key(key, stop);
@@ -139,38 +171,59 @@ impl SharePartition {
         1
     }
 
-    /// Archives the key's records up to `to`, or its next one, as far as nobody holds them; the key goes on behind them.
+    /// Archives the key's records up to `to`, or its lowest one, as far as they are in nobody's hands, whether they come
+    /// for the first time or by a replay; the key goes on behind them.
     fn drop_records(&mut self, key: KeyHash, to: Option<i64>, now: Now) -> Result<u64, AdminError> {
-        if let Some(replay) = self.replays.get_mut(&key) {
-            // Its next records are those. One that is dropped to its end is over, read or not.
-            let ends = to.is_some_and(|to| to >= replay.to) && replay.part.out == 0;
-            let dropped = replay.part.drop_records(key, to, now);
-            replay.part.window.advance();
-            if ends {
-                self.end_replay(key);
-                return Ok(dropped.unwrap_or(0).max(1));
-            }
-            return dropped;
-        }
         let mut dropped = 0;
-        // What only its span tells of is not passed over.
-        while let Some(head) = self.queue.head(key).filter(|&head| to.is_none_or(|to| head <= to))
-            && self.queue.first(key) == Some(head)
-        {
-            self.settle(head, Settlement::Skipped);
-            self.note(Change::Settled(Settlement::Skipped), head);
+        let replay = self.replays.get(&key);
+        if replay.is_some_and(|replay| to.is_some_and(|to| to >= replay.to) && replay.part.out == 0) {
+            // Dropped to its end it is over, read or not.
+            dropped += replay.map_or(0, |replay| replay.part.window.len() as u64).max(1);
+            self.end_replay(key);
+        }
+        let mut unread = false;
+        while let Some((next, at_hand)) = self.next_of(key).filter(|next| to.is_none_or(|to| next.0 <= to)) {
+            unread = at_hand.is_none();
+            match at_hand {
+                None => break,
+                Some(Line::Own) => {
+                    self.settle(next, Settlement::Skipped);
+                    self.note(Change::Settled(Settlement::Skipped), next);
+                }
+                Some(Line::Replay) => {
+                    if let Some(replay) = self.replays.get_mut(&key) {
+                        replay.part.settle(next, Settlement::Skipped);
+                        replay.part.note(Change::Settled(Settlement::Skipped), next);
+                        replay.part.window.advance();
+                    }
+                }
+            }
             dropped += 1;
             if to.is_none() {
                 break;
             }
         }
         if dropped == 0 {
-            return Err(AdminError::NothingThere);
+            return Err(if unread { AdminError::NotAtHand } else { AdminError::NothingThere });
         }
         if self.stops.key(key).is_some_and(|stop| !stop.follows) {
             self.resume(key, now);
         }
         Ok(dropped)
+    }
+
+    /// The lowest record of a key that is in nobody's hands, and where it stands; `None` there: it is to be looked up yet,
+    /// and lies at that offset or behind.
+    fn next_of(&self, key: KeyHash) -> Option<(i64, Option<Line>)> {
+        let own = self.queue.first(key).map(|first| {
+            let at_hand = self.queue.head(key) == Some(first);
+            (first, at_hand.then_some(Line::Own))
+        });
+        let again = self.replays.get(&key).and_then(|replay| {
+            let read = replay.part.queue.head(key).map(|head| (head, Some(Line::Replay)));
+            read.or_else(|| replay.unread().map(|from| (from, None)))
+        });
+        own.into_iter().chain(again).min_by_key(|next| next.0)
     }
 
     fn drop_record(&mut self, offset: i64) -> Result<u64, AdminError> {

@@ -155,7 +155,7 @@ pub(crate) enum Settlement {
     LimitReached,
     /// Its stored batch cannot be read.
     Corrupt,
-    /// The holder found nothing at its offset (order `none`: Kafka archives what a gap names).
+    /// Its holder found nothing at its offset (order `none`: Kafka archives what a gap names), or compaction took it.
     Gap,
     /// Its copy is in the dead-letter topic.
     DeadLettered,

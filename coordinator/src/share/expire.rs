@@ -3,7 +3,7 @@
 use records::ids::{KeyHash, Offset};
 
 use super::admin::StopReason;
-use super::event::Event;
+use super::event::{Event, Settlement};
 use super::partition::SharePartition;
 use super::recorder::Change;
 use super::window::RecordState;
@@ -84,6 +84,7 @@ impl SharePartition {
                 && self.holders.lock(slot.lock).is_some_and(|lock| lock.ends.is_some() && !lock.restarted);
             self.fail(offset, slot.count, counted, now);
         }
+        self.holders.end_session(name);
         if self.holders.forget(holder) {
             self.queue.forget(holder);
         }
@@ -163,6 +164,17 @@ impl SharePartition {
         }
         self.replays.values_mut().for_each(|replay| replay.part.corrupt(delivery, first, last, now));
         self.window.advance();
+    }
+
+    /// A record that this delivery was to bring is not in the log any more: it is done.
+    pub(crate) fn missing(&mut self, delivery: u64, offset: i64) {
+        let of_it = |lock| self.holders.lock(lock).is_some_and(|lock| lock.delivery == delivery);
+        if self.window.get(offset).is_some_and(|slot| of_it(slot.lock)) {
+            self.settle(offset, Settlement::Gap);
+            self.note(Change::Settled(Settlement::Gap), offset);
+            self.window.advance();
+        }
+        self.replays.values_mut().for_each(|replay| replay.part.missing(delivery, offset));
     }
 
     /// Whether a holder is to be told of records that were taken from it.

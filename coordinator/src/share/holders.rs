@@ -20,8 +20,11 @@ pub(crate) struct Holders {
 }
 
 /// What members know of a lock, whatever became of this memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Survivor {
+    pub(crate) holder: Arc<str>,
+    /// Its holder's session is over: nobody knows of it any more.
+    pub(crate) over: bool,
     pub(crate) since: Mono,
     pub(crate) ends: Option<Mono>,
     /// The broker was restarted since it was granted.
@@ -30,8 +33,20 @@ pub(crate) struct Survivor {
 }
 
 impl Survivor {
-    pub(crate) fn of(lock: &Lock) -> Self {
-        Self { since: lock.since, ends: lock.ends, restarted: lock.restarted, lock_ms: lock.lock_ms }
+    fn of(lock: &Lock, holder: &Arc<str>) -> Self {
+        Self {
+            holder: Arc::clone(holder),
+            over: false,
+            since: lock.since,
+            ends: lock.ends,
+            restarted: lock.restarted,
+            lock_ms: lock.lock_ms,
+        }
+    }
+
+    /// A member's session is over.
+    pub(crate) fn end_session(&mut self, member: &str) {
+        self.over |= *self.holder == *member;
     }
 
     /// Its answer was written whole while the state is being read: its lock starts.
@@ -176,7 +191,8 @@ impl Holders {
         lock.records -= 1;
         let (holder, ends, empty) = (lock.holder, lock.ends, lock.records == 0);
         if empty {
-            self.ended.push((lock.delivery, Survivor::of(lock)));
+            let name = &self.list.get(&holder).expect("a lock's holder is known while the lock lives").name;
+            self.ended.push((lock.delivery, Survivor::of(lock, name)));
             self.locks.remove(&number);
             if let Some(ends) = ends {
                 self.timers.remove(&(ends, number));
@@ -198,6 +214,21 @@ impl Holders {
     /// Locks that ended since this was asked last.
     pub(crate) fn take_ended(&mut self) -> Vec<(u64, Survivor)> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// Locks that members know of: those that live, and those that ended since it was asked last.
+    pub(crate) fn survivors(&mut self) -> Vec<(u64, Survivor)> {
+        let mut survivors = self.take_ended();
+        survivors.extend(self.locks.values().map(|lock| {
+            let name = &self.get(lock.holder).name;
+            (lock.delivery, Survivor::of(lock, name))
+        }));
+        survivors
+    }
+
+    /// A member's session is over: of the locks that ended it knows no more, either.
+    pub(crate) fn end_session(&mut self, member: &str) {
+        self.ended.iter_mut().for_each(|(_, lock)| lock.end_session(member));
     }
 
     /// The lock that runs out first.

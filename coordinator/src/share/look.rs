@@ -149,10 +149,7 @@ impl SharePartition {
                 (None, Some(stop)) if !stop.follows => {
                     Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
                 }
-                (None, _) if self.queue.resting().contains(key) => {
-                    let due = self.pages.first_due().map_or(outside.now.mono, |page| page.0);
-                    Why::Retry { until_ms: wall(outside.now, due) }
-                }
+                (None, _) if self.queue.resting().contains(key) => self.why_resting(outside),
                 (None, _) => Why::UnknownKey,
             },
         }
@@ -166,7 +163,7 @@ impl SharePartition {
             return match self.scan_bound() {
                 _ if !self.window.is_unsettled(offset) => Why::Done,
                 // Whose it is only its key's span or page tells.
-                _ if offset < self.window.scan() => Why::NotScanned,
+                _ if offset < self.window.scan() => self.why_away(outside, offset),
                 Some(bound) if offset < outside.upper => Why::NotScannedBound(bound),
                 _ => Why::NotScanned,
             };
@@ -215,6 +212,19 @@ impl SharePartition {
         // It is the first, and later ones are out: it waits for their holder.
         let (out, _) = self.queue.first_out(key)?;
         Some(self.why_out(outside, self.window.slot(out)))
+    }
+
+    /// Of a record without a slot: where no span has it, it rests in a page.
+    fn why_away(&self, outside: &Outside<'_>, offset: i64) -> Why {
+        let mut spans = self.queue.spans().iter().take(LOOK_MAX);
+        let spilled = spans.any(|(_, span)| (span.first..=span.last).contains(&offset));
+        if spilled { Why::NotScanned } else { self.why_resting(outside) }
+    }
+
+    /// Of what rests in some page: its retry is not due before the first page is.
+    fn why_resting(&self, outside: &Outside<'_>) -> Why {
+        let due = self.pages.first_due().map_or(outside.now.mono, |page| page.0);
+        Why::Retry { until_ms: wall(outside.now, due) }
     }
 
     /// Who has a record, and until when.

@@ -19,6 +19,7 @@ mod load;
 mod replays;
 mod requests;
 mod round;
+mod search;
 mod spill;
 mod standalone;
 mod timers;
@@ -137,8 +138,8 @@ struct Part {
     look_ups: usize,
     /// The append under way.
     flushing: Option<Flushing>,
-    /// Its start offset as it is stored.
-    stored_start: i64,
+    /// Its start offset as it is stored; `None` before its first events are.
+    stored_start: Option<i64>,
     /// Appends that failed since the last one that did not.
     failures: u32,
     /// Answers that wait for events not handed out yet.
@@ -235,6 +236,20 @@ enum Op {
         part: u32,
         generation: u32,
         page: u64,
+    },
+    /// Pages in search of what an operator's word is about.
+    Search {
+        part: u32,
+        generation: u32,
+        admin: u64,
+        pages: Vec<u64>,
+    },
+    /// Dead-lettered records that are to be redriven: whether any is there.
+    Sources {
+        part: u32,
+        generation: u32,
+        admin: u64,
+        offsets: Vec<Offset>,
     },
     Flush {
         part: u32,
@@ -501,6 +516,12 @@ impl<S: Slice> ShareMachine<S> {
         self.members.get_mut(&number).expect("a member's number lives as long as the member")
     }
 
+    /// A share-partition that was asked for since the start of the broker, with its number.
+    fn known_part(&self, group: &str, partition: PartitionId) -> Option<(u32, &Part)> {
+        let number = *self.part_numbers.get(&(partition, *self.group_numbers.get(group)?))?;
+        self.parts.get(&number).map(|part| (number, part))
+    }
+
     /// The open share-partition of a part.
     fn open_part(&mut self, number: u32) -> Option<&mut SharePartition> {
         self.parts.get_mut(&number).and_then(Part::open_mut)
@@ -525,8 +546,24 @@ impl Part {
     /// The start offset that may be told: what is behind it is stored.
     fn told_start(&self) -> Option<Offset> {
         let start = self.open()?.window.start();
-        let stored = self.appends_under_way().map_or(start, |_| start.min(self.stored_start));
-        Some(Offset(stored))
+        match self.appends_under_way() {
+            None => Some(Offset(start)),
+            Some(_) => self.stored_start.map(|stored| Offset(start.min(stored))),
+        }
+    }
+
+    /// A member gives back everything. Where memory is being read anew, or will have to be since the append under way
+    /// fails, it knows no more of its locks.
+    fn release_member(&mut self, name: &str, now: Now) {
+        if let Some(open) = self.open_mut() {
+            open.release_member(name, now);
+        }
+        if let Some(survivors) = self.survivors_mut() {
+            survivors.values_mut().for_each(|lock| lock.end_session(name));
+        }
+        if let Some(flushing) = &mut self.flushing {
+            flushing.ended.iter_mut().for_each(|(_, lock)| lock.end_session(name));
+        }
     }
 
     /// Locks that members know of, where the state is being read anew.

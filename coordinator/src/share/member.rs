@@ -26,6 +26,8 @@ pub(crate) struct Member {
     pub(crate) gone_since: Option<Mono>,
     /// It has left the group; its session ends then at the latest.
     pub(crate) left_until: Option<Mono>,
+    /// It has given back everything since the start of the broker: what state of before shows of it is over.
+    pub(crate) gave_back: bool,
     /// It stops its work when its connection is lost (key-share).
     pub(crate) stops_at_disconnect: bool,
     pub(crate) speed: Speed,
@@ -63,6 +65,7 @@ impl Member {
             loss: None,
             gone_since: None,
             left_until: None,
+            gave_back: false,
             stops_at_disconnect: false,
             speed: Speed::default(),
             asks: BTreeSet::new(),

@@ -215,6 +215,10 @@ impl SharePartition {
         self.recovery_until = ahead.map_or(0, |(offset, _)| offset + 1);
         self.log_started(log_start);
         self.window.advance();
+        // Theirs is what the locks say: it counts where they had it.
+        for lock in survivors.into_iter().flat_map(BTreeMap::values).filter(|lock| lock.over) {
+            self.release_member(&lock.holder, now);
+        }
     }
 
     /// Locks that members know of, by delivery number: what [`SharePartition::recovered`] needs when this memory
@@ -226,15 +230,16 @@ impl SharePartition {
     ) -> BTreeMap<u64, Survivor> {
         let replays = self.replays.values_mut().map(|replay| &mut replay.part.holders);
         for holders in std::iter::once(&mut self.holders).chain(replays) {
-            ended.extend(holders.take_ended());
-            ended.extend(holders.locks().map(|(_, lock)| (lock.delivery, Survivor::of(lock))));
+            ended.extend(holders.survivors());
         }
         let mut survivors: BTreeMap<u64, Survivor> = BTreeMap::new();
         for (delivery, lock) in
             ended.into_iter().filter(|(delivery, lock)| lock.ends.is_some() || known(*delivery))
         {
+            let (ends, over) = (lock.ends, lock.over);
             let survivor = survivors.entry(delivery).or_insert(lock);
-            survivor.ends = survivor.ends.max(lock.ends);
+            survivor.ends = survivor.ends.max(ends);
+            survivor.over |= over;
         }
         survivors
     }

@@ -95,6 +95,11 @@ impl PageTable {
         self.resting.keys().copied()
     }
 
+    /// Those of them behind one, ascending.
+    pub(crate) fn ids_behind(&self, id: u64) -> impl Iterator<Item = u64> {
+        self.resting.range(id + 1..).map(|page| *page.0)
+    }
+
     /// When the next page is due, and which it is.
     pub(crate) fn first_due(&self) -> Option<(Mono, u64)> {
         self.by_due.first().copied()

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use records::ids::KeyHash;
 
 use super::ShareOrder;
+use super::admin::KeyRef;
 use super::codec::{DecodeError, Reader, Writer};
 use super::event::{Event, Wait};
 use super::page_table::{RestingPage, end_of};
@@ -20,6 +21,8 @@ use crate::time::{Micros, Mono, Now};
 const RETURNED_BYTES: u64 = 320;
 /// Where too little could leave, it is tried again after this long.
 const PAGE_OUT_AGAIN: Micros = Micros(1_000_000);
+/// Pages that are read at a time in search of a key.
+const SEARCHED_AT_ONCE: usize = 16;
 /// Keys in a list of marked ones.
 const LIST_KEYS_MAX: usize = (PAGE_BYTES_MAX - 16) / 8;
 /// Lists of marked keys are written anew when they name this many more than twice as many as are marked.
@@ -98,6 +101,10 @@ impl SharePartition {
             let records = vec![self.leave(offset, now)];
             return Some(Resting { key: None, records, later: None });
         };
+        // What is replayed of a key has to know what of it is not done.
+        if self.replays.contains_key(&key) {
+            return None;
+        }
         let queued = self.queue.at_rest(&self.window, key)?;
         // A wait that ends soon would bring all of them back at once.
         let from = self.pages_from(now);
@@ -185,6 +192,17 @@ impl SharePartition {
             self.end_wait(offset);
         }
         Ok(())
+    }
+
+    /// Pages to look for a key or record in, behind the page `behind`, a few; none when all were looked at.
+    /// [`SharePartition::page_failed`] with the first of them ends it. `None`: another one is being read.
+    pub(crate) fn pages_to_search(&mut self, behind: u64) -> Option<Vec<u64>> {
+        if self.pages.reading.is_some() {
+            return None;
+        }
+        let pages: Vec<u64> = self.pages.ids_behind(behind).take(SEARCHED_AT_ONCE).collect();
+        self.pages.reading = pages.first().copied();
+        Some(pages)
     }
 
     /// A page could not be read: it is tried again.
@@ -280,6 +298,18 @@ impl SharePartition {
         self.pages.marks.push((id, keys.len() as u32));
         Ok(())
     }
+}
+
+/// Whether a page holds a key, or a record that was delivered before.
+///
+/// # Errors
+/// It is damaged.
+pub(crate) fn page_holds(bytes: &[u8], void_from: i64, wanted: KeyRef) -> Result<bool, DecodeError> {
+    let (_, resting) = decode_page(bytes, void_from)?;
+    Ok(resting.iter().any(|one| match wanted {
+        KeyRef::Key(key) => one.key == Some(key),
+        KeyRef::Offset(offset) => one.records.iter().any(|record| record.offset == offset.get()),
+    }))
 }
 
 /// A wait as the wall clock of now tells it.

@@ -222,7 +222,7 @@ impl SharePartition {
 
     /// Takes new settings; another order re-sorts the queues, and what members hold stays with them.
     pub(crate) fn configure(&mut self, config: Arc<ShareConfig>) {
-        let order = self.config.order;
+        let (order, inflight) = (self.config.order, self.config.key_inflight_max);
         self.config = config;
         let replay_config = self.replay_config();
         for key in self.replays.keys().copied().collect::<Vec<_>>() {
@@ -236,6 +236,9 @@ impl SharePartition {
         }
         if self.config.order != order {
             self.rebuild_queues();
+        }
+        if self.config.key_inflight_max != inflight {
+            self.queue.limit_anew(&self.window, inflight as usize, self.config.key_inflight_max as usize);
         }
     }
 

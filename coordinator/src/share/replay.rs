@@ -79,17 +79,22 @@ impl SharePartition {
         if self.replays.contains_key(&key) {
             return Err(AdminError::Replaying);
         }
-        let mut offsets = self.stops.redrivable(key);
-        if offsets.is_empty() {
-            return Err(AdminError::NothingToRedrive);
-        }
-        offsets.retain(|&offset| offset >= log_start);
-        let (Some(&from), Some(&to)) = (offsets.first(), offsets.last()) else {
-            return Err(AdminError::SourceGone);
-        };
+        let offsets = self.sources(key, log_start)?;
+        let (from, to) = (offsets[0], offsets[offsets.len() - 1]);
         let count = offsets.len() as u64;
         self.start_replay(key, from, to, Some(offsets), now)?;
         Ok(count)
+    }
+
+    /// The dead-lettered records of a key that may be in the log still, ascending; at least one.
+    pub(crate) fn sources(&self, key: KeyHash, log_start: i64) -> Result<Vec<i64>, AdminError> {
+        let mut offsets = self.stops.redrivable(key);
+        let first = *offsets.first().ok_or(AdminError::NothingToRedrive)?;
+        offsets.retain(|&offset| offset >= log_start);
+        if offsets.is_empty() {
+            return Err(AdminError::SourceGone { offset: Offset(first), by_start: true });
+        }
+        Ok(offsets)
     }
 
     /// What was settled of a key in a range is delivered again, as far as it is still in the log, and up to its first record
@@ -101,8 +106,7 @@ impl SharePartition {
         log_start: i64,
         now: Now,
     ) -> Result<u64, AdminError> {
-        // Of a key in a page it is not known which of its records are not done.
-        if to >= self.window.scan() || self.queue.resting().contains(key) {
+        if to >= self.window.scan() {
             return Err(AdminError::InvalidRange);
         }
         let from = from.max(log_start);
@@ -212,7 +216,8 @@ impl SharePartition {
         let mut look_ups = Vec::new();
         for (&key, replay) in &mut self.replays {
             let scan = replay.part.window.scan();
-            let blocked = replay.part.queue.hands_out_nothing(key);
+            // What comes next is known in any case: an operator may skip it.
+            let blocked = replay.part.queue.hands_out_nothing(key) && replay.part.window.len() > 0;
             if replay.looking || blocked || scan > replay.to || replay.part.window.len() >= AHEAD_MAX {
                 continue;
             }
@@ -333,12 +338,16 @@ impl Replay {
 
     /// None of its records that are not done again lies before this.
     pub(super) fn next(&self, key: KeyHash) -> i64 {
-        let scan = Some(self.part.window.scan()).filter(|&scan| scan <= self.to);
-        let unread = match (&self.only, scan) {
-            (Some(only), Some(scan)) => only.get(only.partition_point(|&offset| offset < scan)).copied(),
-            (_, scan) => scan,
-        };
-        self.part.first_of(key).into_iter().chain(unread).min().unwrap_or(self.to + 1)
+        self.part.first_of(key).into_iter().chain(self.unread()).min().unwrap_or(self.to + 1)
+    }
+
+    /// None of its records that were not looked up yet lies before this; `None`: there are no such.
+    pub(super) fn unread(&self) -> Option<i64> {
+        let scan = Some(self.part.window.scan()).filter(|&scan| scan <= self.to)?;
+        match &self.only {
+            Some(only) => only.get(only.partition_point(|&offset| offset < scan)).copied(),
+            None => Some(scan),
+        }
     }
 }
 

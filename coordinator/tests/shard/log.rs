@@ -72,8 +72,7 @@ impl Log {
                 break;
             }
             let record = self.record(offset).filter(|_| offset >= self.facts.log_start);
-            let length = |part: &Option<Bytes>| part.as_ref().map_or(0, |part| part.len() as u64);
-            bytes += record.as_ref().map_or(0, |record| length(&record.key) + length(&record.value));
+            bytes += record.as_ref().map_or(0, |record| record.size() as u64);
             found.push(ReadRecord { offset, record });
         }
         found

@@ -1,8 +1,10 @@
 //! What goes into an answer, and when it leaves: cases K39, K42, K43, K45, K48, K55, K56, K58, K59, K66, K67.
 
-use crate::common::{ACCEPT, RELEASE, Want, World, each, offsets, partition, range, want};
-use coordinator::command::{AckRange, Fact, Ticket};
-use coordinator::share::ShareError;
+use crate::common::{ACCEPT, Log, RELEASE, Want, World, each, group, offsets, partition, range, want};
+use coordinator::command::{AckRange, Fact, ShareFetch, ShareFetchPart, Ticket};
+use coordinator::reply::Reply;
+use coordinator::share::{ShareCommand, ShareError};
+use records::ids::{Offset, PartitionId};
 
 fn distinct(count: usize) -> String {
     (0..count).map(|key| format!("k{key} ")).collect()
@@ -50,6 +52,37 @@ fn k45_leases_are_per_share_partition() {
     assert_eq!(w.fetch_with("A", &both).unwrap(), [(0, 0, 1)]);
     assert_eq!(w.fetch_with("B", &both).unwrap(), [(0, 0, 1)], "the other partition's");
     assert_eq!(w.fetch_with("C", &both).unwrap(), []);
+    w.add_partition(2);
+    w.log_in(2, "a");
+    let all = Want { parts: vec![0, 1, 2], ..want(10) };
+    assert_eq!(w.fetch_with("C", &all).unwrap(), [(0, 0, 1)], "of a partition that came later the same");
+    // In another topic as well.
+    let elsewhere = PartitionId { topic: records::ids::TopicId([8; 16]), index: 0 };
+    let log = Log {
+        batches: w.logs[&partition(0)].batches.clone(),
+        facts: w.table[&partition(0)],
+        ..Log::default()
+    };
+    w.table.insert(elsewhere, log.facts);
+    w.logs.insert(elsewhere, log);
+    let fetch = ShareFetch {
+        connection: w.connection("D"),
+        group: group(),
+        member: "D".into(),
+        epoch: 0,
+        wait_max_ms: 0,
+        bytes_min: 1,
+        bytes_max: 1 << 20,
+        records_max: 10,
+        batch_size: 500,
+        strict: true,
+        renew: false,
+        parts: vec![ShareFetchPart { partition: elsewhere, acks: vec![] }],
+        forgotten: vec![],
+        key_share: None,
+    };
+    let ticket = w.command(ShareCommand::Fetch(fetch));
+    assert_eq!(w.woken("D", ticket), Some(vec![(0, 0, 1)]));
 }
 
 #[test]
@@ -458,6 +491,34 @@ fn a_start_offset_is_told_once_it_is_stored() {
     w.slow_disk = false;
     w.serve();
     assert_eq!(told(&mut w, "C"), 1);
+}
+
+/// DescribeShareGroupOffsets, where the disk has not said yet that it has stored what was decided.
+fn told_offsets(w: &mut World, meanwhile: impl FnOnce(&mut World)) -> (Option<i64>, i64) {
+    w.slow_disk = true;
+    let partitions = Some(vec![partition(0)]);
+    let ticket = w.command(ShareCommand::DescribeOffsets { group: group(), partitions });
+    meanwhile(w);
+    while !w.replies.contains_key(&ticket) {
+        w.serve_next();
+    }
+    let Some(Reply::ShareOffsets(told)) = w.replies.remove(&ticket) else { panic!("no answer") };
+    w.slow_disk = false;
+    w.serve();
+    told[0].1.map(|told| (told.start.map(Offset::get), told.lag)).unwrap()
+}
+
+#[test]
+fn offsets_are_described_as_they_are_stored() {
+    let mut w = World::keyed();
+    w.log("a");
+    let asks = |w: &mut World| _ = w.send("A", &want(0));
+    assert_eq!(told_offsets(&mut w, asks), (None, -1), "its beginning is not stored");
+    assert_eq!(told_offsets(&mut w, |_| {}), (Some(0), 1));
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    let accepts = |w: &mut World| _ = w.send_acks("A", vec![range(0, 0, ACCEPT)], None, false);
+    assert_eq!(told_offsets(&mut w, accepts).0, Some(0), "that 0 is accepted is not stored");
+    assert_eq!(told_offsets(&mut w, |_| {}), (Some(1), 0));
 }
 
 #[test]

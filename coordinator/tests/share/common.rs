@@ -54,6 +54,8 @@ pub struct Log {
     pub facts: LogFacts,
     /// Batches found damaged when they are built, though scans saw them whole.
     pub rotten: Vec<(i64, i64)>,
+    /// Offsets of records that compaction took.
+    pub compacted: Vec<i64>,
 }
 
 impl Log {
@@ -313,6 +315,13 @@ impl World {
         log.batches.retain(|batch| batch.last >= at);
         self.table.insert(partition(0), log.facts);
         self.fact(Fact::LogStartMoved(partition(0), Offset(at)));
+    }
+
+    /// Compaction takes these records, whose batches hold nothing else.
+    pub fn compact(&mut self, offsets: impl IntoIterator<Item = i64>) {
+        let log = self.logs.get_mut(&partition(0)).unwrap();
+        log.compacted.extend(offsets);
+        log.batches.retain(|batch| !(batch.base == batch.last && log.compacted.contains(&batch.base)));
     }
 
     /// A power cut took the log from this offset on; the broker is to be restarted.

@@ -301,6 +301,9 @@ impl World {
             offsets.extend(first.get()..=last.get());
         }
         for offset in &offsets {
+            if log.compacted.contains(offset) {
+                return Err(BuildError::Missing(Offset(*offset)));
+            }
             let stored = log.batches_from(*offset).next().is_some_and(|batch| match &batch.kind {
                 ScannedKind::Data(records) => records.iter().any(|record| record.offset.get() == *offset),
                 _ => false,

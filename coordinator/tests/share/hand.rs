@@ -46,10 +46,14 @@ pub fn at(offset: i64) -> KeyRef {
     KeyRef::Offset(Offset(offset))
 }
 
+/// The command of an operator.
+pub fn alter(key: KeyRef, action: KeyAction) -> ShareCommand {
+    ShareCommand::AlterKey(AlterKey { group: group(), partition: partition(0), key, action })
+}
+
 impl World {
     pub fn alter(&mut self, key: KeyRef, action: KeyAction) -> Result<KeyAltered, AdminError> {
-        let request = AlterKey { group: group(), partition: partition(0), key, action };
-        let ticket = self.command(ShareCommand::AlterKey(request));
+        let ticket = self.command(alter(key, action));
         match self.replies.remove(&ticket).expect("an alteration is answered") {
             Reply::KeyAltered(reply) => reply,
             other => panic!("not the answer of an alteration: {other:?}"),

@@ -142,6 +142,21 @@ fn k08_a_recalled_record_waits_for_its_own_lock() {
 }
 
 #[test]
+fn k08_a_recalled_record_waits_until_its_holder_has_settled_it() {
+    let mut w = World::keyed();
+    w.log("a a");
+    w.fetch("A", 10);
+    w.pass_ms(20_000);
+    assert_eq!(w.ack("A", 1, 1, RENEW), None);
+    w.pass_ms(10_000);
+    assert_eq!(w.fetch("A", 10), [(0, 0, 2)], "A itself may have 0 again");
+    assert_eq!(w.ack("A", 0, 0, RELEASE), None);
+    assert_eq!(w.fetch("B", 10), []);
+    assert_eq!(w.ack("A", 1, 1, ACCEPT), None, "ok, and nothing changes");
+    assert_eq!(each(&w.fetch("B", 10)), [(0, 3), (1, 1)]);
+}
+
+#[test]
 fn k09_keyless_records_keep_no_order() {
     let mut w = World::keyed();
     w.log("- a - a -");
@@ -160,6 +175,11 @@ fn k10_an_empty_key_is_a_key() {
     w.grew(0);
     assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
     assert_eq!(w.fetch("B", 10), []);
+    w.batch(0, &[None], &[10]);
+    w.grew(0);
+    assert_eq!(w.fetch("B", 10), [(2, 2, 1)], "null and empty differ");
+    assert_eq!(w.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(w.fetch("B", 10), [(1, 1, 1)]);
 }
 
 #[test]

@@ -53,19 +53,28 @@ fn k17_leave_and_join_in_one_step() {
         let mut w = World::keyed();
         w.log("a a a a a a a a a a");
         assert_eq!(w.fetch("B", 2), [(0, 1, 1)]);
+        w.fetch("A", 0);
+        let a = w.park("A", 2);
         if by_heartbeat {
             w.left("B", LeftBy::Heartbeat);
-            w.pass_ms(1_000);
         } else {
             w.close_session("B", vec![]).unwrap();
         }
-        assert_eq!(each(&w.fetch("C", 2)), [(0, 2), (1, 2)]);
-        assert_eq!(w.fetch("A", 10), [], "nothing above goes out before they are settled");
+        let c = w.park("C", 2);
         if by_heartbeat {
-            let late = w.acknowledge("B", vec![range(0, 0, ACCEPT)], None, false);
-            assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
+            w.pass_ms(1_000);
         }
-        assert_eq!(w.ack("C", 0, 1, ACCEPT), None);
+        let took = [w.woken("A", a), w.woken("C", c)];
+        let got: Vec<_> = took.iter().flatten().flat_map(|got| each(got)).collect();
+        assert_eq!(got, [(0, 2), (1, 2)], "exactly one of them, at once");
+        let (who, other) = if took[0].is_some() { ("A", "C") } else { ("C", "A") };
+        if took[0].is_none() || took[1].is_none() {
+            assert_eq!(w.fetch(other, 10), [], "nothing above goes out before they are settled");
+        }
+        let late = w.acknowledge("B", vec![range(0, 0, ACCEPT)], Some(2), false);
+        assert_eq!(late.unwrap_err(), ShareError::SessionNotFound, "and nothing changes");
+        assert_eq!(w.ack(who, 0, 1, ACCEPT), None);
+        assert_eq!(offsets(&w.fetch(other, 10)), (2..10).collect::<Vec<_>>());
     }
 }
 
@@ -194,6 +203,8 @@ fn k20_nothing_names_a_departed_member() {
     w.pass_ms(45_000);
     w.left("A", LeftBy::SessionTimeout);
     assert_eq!(w.woken("B", b), Some(vec![(0, 0, 2)]));
+    let holders = w.machine.holders("g", crate::common::partition(0));
+    assert!(holders.iter().all(|(_, name, _)| &**name == "B"), "no state names A: {holders:?}");
     assert_eq!(w.ack("B", 0, 0, RELEASE), None);
     w.reopen("A");
     assert_eq!(w.fetch("A", 1), [(0, 0, 3)], "the same member id comes back as a new one");

@@ -2,7 +2,7 @@
 
 use crate::common::{ACCEPT, GAP, REJECT, RELEASE, World, each, none_config, offsets, range, want};
 use coordinator::command::{AckRange, KeyShareTerms};
-use coordinator::share::ShareError;
+use coordinator::share::{Poison, ShareConfig, ShareError};
 
 const INVALID: Option<ShareError> = Some(ShareError::InvalidRecordState);
 
@@ -67,6 +67,31 @@ fn k61_a_wait_is_clamped_when_the_wall_clock_has_stepped() {
 }
 
 #[test]
+fn k61_no_step_of_the_wall_clock_lengthens_a_wait_or_changes_one_that_runs() {
+    let mut w = World::keyed();
+    (w.config.backoff_ms, w.config.backoff_max_ms) = (60_000, 600_000);
+    w.configure();
+    w.log("a a");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    w.ack("A", 0, 0, RELEASE);
+    // Back by an hour at each of two starts: 60 s again each time, never more.
+    for _ in 0..2 {
+        w.pass_ms(10_000);
+        w.restart(-3_600_000);
+        w.reopen("B");
+        assert_eq!(w.fetch("B", 10), []);
+    }
+    w.pass_ms(20_000);
+    w.now.wall_ms += 3_600_000;
+    w.pass_ms(20_000);
+    w.now.wall_ms -= 7_200_000;
+    w.pass_ms(19_999);
+    assert_eq!(w.fetch("B", 10), [], "while the broker runs its steps are nothing to it");
+    w.pass_ms(1);
+    assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 1)], "count and order as they were");
+}
+
+#[test]
 fn k28_skip_at_the_limit() {
     let mut w = World::keyed();
     w.log("a a");
@@ -118,6 +143,26 @@ fn k52_a_gap_of_a_live_record_is_a_release() {
     assert_eq!(w.view().counters.gap_releases, 1);
     assert_eq!(w.ack("A", 1, 1, ACCEPT), None);
     assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 1)]);
+}
+
+/// What compaction took is done, whatever the poison way: nobody parks or copies what is not there.
+#[test]
+fn k52_a_gap_of_a_record_that_left_the_log_settles_it() {
+    for poison in [Poison::Skip, Poison::DeadLetter, Poison::Park] {
+        let mut w = World::new(ShareConfig { poison, ..crate::common::key_config() });
+        w.log("a a b");
+        assert_eq!(w.fetch("A", 10), [(0, 2, 1)]);
+        w.compact([0]);
+        assert_eq!(w.ack("A", 0, 0, GAP), None, "ok");
+        assert_eq!(w.ack("A", 1, 1, RELEASE), None);
+        assert_eq!(w.fetch("B", 10), [(1, 1, 1)], "1 was recalled; 0 is not there any more");
+        assert_eq!(w.start(), 1, "and is done");
+        let counters = w.view().counters;
+        assert_eq!((counters.corrupt, counters.gaps, counters.archived), (0, 1, 1));
+        w.restart(0);
+        w.pass_ms(30_000);
+        assert_eq!(w.fetch("C", 10), [(1, 2, 1)], "for good");
+    }
 }
 
 fn key_share(per_key: u32) -> Option<KeyShareTerms> {

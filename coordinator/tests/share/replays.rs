@@ -7,7 +7,7 @@ use records::ids::Offset;
 use crate::common::{
     ACCEPT, REJECT, RELEASE, RENEW, World, each, key, key_config, none_config, offsets, partition, range,
 };
-use crate::hand::{DLQ, at, of};
+use crate::hand::{DLQ, alter, at, of};
 
 fn redriving(poison: Poison) -> World {
     let mut world = World::new(ShareConfig {
@@ -80,7 +80,13 @@ fn k50_what_has_left_the_log_cannot_come_again() {
     assert_eq!(each(&world.fetch("A", 1)), [(1, 1)]);
     let mut world = dead_lettered();
     world.log_start(2);
-    assert_eq!(world.alter(of("a"), KeyAction::Redrive), Err(AdminError::SourceGone));
+    let gone = world.alter(of("a"), KeyAction::Redrive).unwrap_err();
+    assert_eq!(gone, AdminError::SourceGone { offset: Offset(0), by_start: true });
+    assert_eq!(
+        gone.to_string(),
+        "the dead-lettered record at offset 0 has left the source log by retention, or was deleted; its copy in the \
+         dead-letter topic can be produced anew"
+    );
     // Gone while it is redriven: the key goes on.
     let mut world = dead_lettered();
     assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
@@ -100,13 +106,7 @@ fn k62_a_redrive_and_a_power_cut_at_each_point() {
         let mut world = dead_lettered();
         world.pass_ms(1_000);
         world.slow_disk = true;
-        let _ =
-            world.command(coordinator::share::ShareCommand::AlterKey(coordinator::share::admin::AlterKey {
-                group: crate::common::group(),
-                partition: partition(0),
-                key: of("a"),
-                action: KeyAction::Redrive,
-            }));
+        world.command(alter(of("a"), KeyAction::Redrive));
         for _ in 0..steps {
             world.serve_next();
         }
@@ -231,8 +231,76 @@ fn a_replay_waits_while_its_key_is_parked_and_is_dropped_with_its_range() {
     assert_eq!(world.alters(of("a"), KeyAction::Skip), 1);
     assert_eq!(offsets(&world.fetch("A", 1)), [1]);
     assert_eq!(world.ack("A", 1, 1, RELEASE), None);
-    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset(4)))), 1, "of the replay, not of the rest");
-    assert_eq!(offsets(&world.fetch("A", 10)), [3, 4]);
+    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset(3)))), 2, "of the replay, and of the rest");
+    assert_eq!(offsets(&world.fetch("A", 10)), [4]);
+}
+
+/// 0 and 2 of a are dead-lettered and redriven, 1 and 3 were released.
+fn between_own_ones() -> World {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("a a a a");
+    assert_eq!(offsets(&world.fetch("A", 4)), [0, 1, 2, 3]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.ack("A", 2, 2, REJECT), None);
+    assert_eq!(world.ack("A", 1, 1, RELEASE), None);
+    assert_eq!(world.ack("A", 3, 3, RELEASE), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2);
+    world
+}
+
+/// The next record is the lowest one, whether it comes for the first time or by a replay.
+#[test]
+fn k46_skip_drop_and_park_mean_the_record_that_comes_next() {
+    let mut world = between_own_ones();
+    for next in 0..4 {
+        assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+        let stopped = world.describe(&[]).unwrap().stopped[0];
+        assert_eq!(stopped.offset, Offset(next));
+        assert_eq!(stopped.deliveries, u16::from(next == 1), "redriven ones begin anew, 3 was recalled");
+        assert_eq!(world.alters(of("a"), KeyAction::Skip), 1, "and the key goes on");
+    }
+    assert_eq!(world.start(), 4);
+    let mut world = between_own_ones();
+    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset(1)))), 2);
+    assert_eq!(offsets(&world.fetch("A", 1)), [2]);
+    assert_eq!(world.alters(of("a"), KeyAction::Skip), 1, "2 is in A's hands, 3 is next");
+    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+    assert_eq!(world.fetch("A", 1), []);
+    assert_eq!(world.start(), 4);
+    let mut world = between_own_ones();
+    assert_eq!(world.alters(of("a"), KeyAction::Drop(Some(Offset::MAX))), 4);
+    assert_eq!((world.fetch("A", 1), world.start()), (vec![], 4));
+}
+
+/// A replay of a key that is parked, or at a member, knows its next record all the same.
+#[test]
+fn k46_what_a_replay_brings_next_can_be_skipped_before_it_begins() {
+    let mut world = World::keyed();
+    world.log("a a a");
+    assert_eq!(world.fetch("A", 3), [(0, 2, 1)]);
+    assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(1))), 1);
+    assert_eq!(world.alters(of("a"), KeyAction::Skip), 1, "0; 2 is in A's hands");
+    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
+    assert_eq!(offsets(&world.fetch("B", 3)), [1]);
+    // While it is looked up it says so.
+    let mut world = World::keyed();
+    world.log("a a a");
+    assert_eq!(world.fetch("A", 3), [(0, 2, 1)]);
+    assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+    world.slow_disk = true;
+    let (replay, skip) = (KeyAction::Replay(Offset(0), Offset(1)), KeyAction::Skip);
+    world.command(alter(of("a"), replay));
+    let ticket = world.command(alter(of("a"), skip));
+    let reply = world.replies.remove(&ticket);
+    assert!(
+        matches!(reply, Some(coordinator::reply::Reply::KeyAltered(Err(AdminError::NotAtHand)))),
+        "{reply:?}"
+    );
+    world.slow_disk = false;
+    world.serve();
+    assert_eq!(world.alters(of("a"), skip), 1);
 }
 
 #[test]
@@ -301,6 +369,31 @@ fn a_change_of_order_ends_a_replay_that_is_not_in_memory() {
         assert_eq!(world.ack("B", 1, 1, ACCEPT), None);
         assert_eq!(world.start(), 3, "{steps}");
     }
+}
+
+/// Compaction takes them from between others: nobody is told of a redrive that delivers nothing.
+#[test]
+fn k50_what_was_compacted_away_cannot_come_again() {
+    let mut world = dead_lettered();
+    world.compact([0, 1]);
+    let gone = world.alter(of("a"), KeyAction::Redrive).unwrap_err();
+    assert_eq!(gone, AdminError::SourceGone { offset: Offset(0), by_start: false });
+    assert!(gone.to_string().contains("at offset 0 was compacted away"), "{gone}");
+    assert_eq!(offsets(&world.fetch("A", 10)), [2, 3, 4], "and the key goes on");
+    let mut world = dead_lettered();
+    world.compact([0]);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 2, "as far as they are there");
+    assert_eq!(offsets(&world.fetch("A", 10)), [1, 2]);
+    // So many that one look does not reach the first that is there.
+    let mut world = redriving(Poison::Follow);
+    world.log(&"a ".repeat(300));
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    world.pass_ms(1_000);
+    assert_eq!(world.letter_offsets().len(), 300);
+    world.compact(0..299);
+    assert_eq!(world.alters(of("a"), KeyAction::Redrive), 300);
+    assert_eq!(offsets(&world.fetch("A", 10)), [299]);
 }
 
 /// What followed to the dead-letter topic was never granted before its redrive.
@@ -377,26 +470,103 @@ fn k50_a_redrive_of_a_key_that_is_followed() {
     assert_eq!(world.start(), 4);
 }
 
-/// Of a key that rests in a page nobody knows which of its records are done: nothing comes twice.
-#[test]
-fn k46_a_key_that_waits_in_a_page_is_replayed_when_its_wait_is_over() {
-    let mut world = World::new(ShareConfig { backoff_ms: 60_000, ..key_config() });
+/// 0 of a is accepted, 1 waits for its retry in a page, and 2 was never delivered; b was dead-lettered and waits in it, too.
+fn resting() -> World {
+    let mut world = World::new(ShareConfig {
+        backoff_ms: 60_000,
+        poison: Poison::DeadLetter,
+        dead_letter_topic: Some(DLQ.into()),
+        ..key_config()
+    });
+    world.dead_letter_topic(1, true);
     world.limits.snapshot_after_bytes = 1;
-    let window = coordinator::share::WindowLimits { waits_max: 0, ..Default::default() };
+    let window = coordinator::share::WindowLimits { waits_max: 0, page_keys_max: 1, ..Default::default() };
     world.limits.window = std::sync::Arc::new(window);
     world.restart(0);
-    world.log("a a");
-    assert_eq!(world.fetch("A", 2), [(0, 1, 1)]);
-    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
-    assert_eq!(world.ack("A", 0, 0, RELEASE), None);
-    world.log("b");
-    assert_eq!(world.fetch("A", 1), [(2, 2, 1)]);
-    assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
-    let replay = KeyAction::Replay(Offset(0), Offset(1));
-    assert_eq!(world.alter(of("a"), replay), Err(AdminError::InvalidRange));
-    world.pass_ms(60_000);
-    assert_eq!(world.fetch("A", 10), [(0, 0, 2)]);
+    world.log("a b a b a -");
+    assert_eq!(offsets(&world.fetch("A", 4)), [0, 1, 2, 3]);
     assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
-    assert_eq!(world.alters(of("a"), replay), 1);
-    assert_eq!(each(&world.fetch("A", 10)), [(0, 1), (1, 1)]);
+    assert_eq!(world.ack("A", 1, 1, REJECT), None);
+    assert_eq!(world.ack("A", 2, 3, RELEASE), None);
+    assert_eq!(offsets(&world.fetch("A", 4)), [5]);
+    assert_eq!(world.ack("A", 5, 5, RELEASE), None);
+    world.log("c");
+    assert_eq!(world.fetch("A", 1), [(6, 6, 1)]);
+    assert_eq!(world.ack("A", 6, 6, ACCEPT), None);
+    assert_eq!((world.view().waiting_keys, world.pages_written), (3, 3), "all are in pages");
+    world
+}
+
+#[test]
+fn k33_what_rests_in_a_page_waits_for_its_retry() {
+    let mut world = resting();
+    let until_ms = world.now.wall_ms + 60_000;
+    for question in [of("a"), at(2), of("b"), at(3), at(5)] {
+        assert_eq!(world.why(question), Why::Retry { until_ms }, "{question:?}");
+    }
+    assert_eq!(world.why(at(4)), Why::Retry { until_ms }, "behind 2, which does");
+}
+
+/// What an operator's word needs of a key that rests in a page is read back: nothing waits for the retry.
+#[test]
+fn k46_k50_a_key_that_rests_in_a_page_is_replayed_and_redriven_at_once() {
+    for restarted in [false, true] {
+        let mut world = resting();
+        if restarted {
+            world.restart(0);
+            world.reopen("A");
+        }
+        assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(4))), 1);
+        assert_eq!(each(&world.fetch("A", 10)), [(0, 1)], "up to 2, which is not done");
+        assert_eq!(world.alters(of("b"), KeyAction::Redrive), 1);
+        assert_eq!(each(&world.fetch("A", 10)), [(1, 1)]);
+        assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
+        assert_eq!(world.fetch("A", 10), [], "the others wait for their retry");
+        world.pass_ms(60_000);
+        assert_eq!(each(&world.fetch("A", 10)), [(2, 2), (3, 2), (5, 2)]);
+        assert_eq!(each(&world.fetch("A", 10)), [(4, 1)], "it was looked up meanwhile");
+    }
+}
+
+#[test]
+fn k31_a_key_that_rests_in_a_page_is_skipped_and_dropped_at_once() {
+    for by_offset in [false, true] {
+        let mut world = resting();
+        let named = |name, offset| if by_offset { at(offset) } else { of(name) };
+        assert_eq!(world.alters(named("a", 2), KeyAction::Skip), 1);
+        assert_eq!(each(&world.fetch("A", 10)), [(4, 1)], "2 is skipped, and 4 waits for nothing");
+        assert_eq!(world.alters(named("b", 3), KeyAction::Drop(Some(Offset::MAX))), 1);
+        assert_eq!(world.alters(at(5), KeyAction::Skip), 1, "without a key");
+        assert_eq!(world.ack("A", 4, 4, ACCEPT), None);
+        assert_eq!(world.start(), 7);
+        assert_eq!(world.alter(at(5), KeyAction::Skip), Err(AdminError::UnknownRecord));
+        assert_eq!(world.alter(of("b"), KeyAction::Skip), Err(AdminError::NothingThere));
+    }
+}
+
+#[test]
+fn k31_pages_that_cannot_be_read_are_told_of() {
+    let mut world = resting();
+    world.unreadable = true;
+    assert_eq!(world.alter(of("a"), KeyAction::Skip), Err(ShareError::Unavailable.into()));
+    world.unreadable = false;
+    assert_eq!(world.alters(of("a"), KeyAction::Skip), 1);
+}
+
+/// Several searches at a time, and a page that is due meanwhile.
+#[test]
+fn k31_several_operators_at_once() {
+    let mut world = resting();
+    world.slow_disk = true;
+    let tickets = [of("a"), of("b"), at(5)].map(|key| world.command(alter(key, KeyAction::Skip)));
+    world.pass_ms(60_000);
+    world.slow_disk = false;
+    world.serve();
+    for ticket in tickets {
+        let reply = world.replies.remove(&ticket);
+        assert!(matches!(reply, Some(coordinator::reply::Reply::KeyAltered(Ok(_)))), "{reply:?}");
+    }
+    assert_eq!(each(&world.fetch("A", 10)), [(4, 1)]);
+    assert_eq!(world.ack("A", 4, 4, ACCEPT), None);
+    assert_eq!(world.start(), 7);
 }

@@ -205,6 +205,8 @@ fn k63_a_million_keys_wait() {
     let view = outage.w.view();
     assert_eq!(view.waiting_keys, total, "{view:?}");
     assert!(view.resting_keys > total / 2, "{view:?}");
+    let (_, group) = outage.w.machine.group_views(&outage.w.table).next().expect("there is one");
+    assert_eq!(group.waiting_keys, total, "in pages, too");
     for _ in 0..(WAIT_MS / STEP_MS + 10) {
         outage.step(0);
         outage.on_time();

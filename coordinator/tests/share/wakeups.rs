@@ -92,7 +92,7 @@ fn k40_every_deferral_has_a_wake_up() {
             w.lose("A");
         }),
         ("records deleted past the blocker", |w| w.log_start(1)),
-        ("a higher limit", |w| {
+        ("the end of order", |w| {
             w.config.order = ShareOrder::None;
             w.configure();
         }),
@@ -114,6 +114,27 @@ fn k40_every_deferral_has_a_wake_up() {
         assert_eq!(w.woken("B", b), None);
         event(&mut w);
         assert!(w.fetched("B", b).is_some(), "{name} wakes");
+    }
+}
+
+#[test]
+fn k40_a_higher_limit() {
+    for key_alone in [false, true] {
+        let mut w = World::keyed();
+        (w.config.record_locks_max, w.config.key_inflight_max) = (100, 1);
+        w.configure();
+        w.log("a a");
+        assert_eq!(w.fetch("A", 10), [(0, 0, 1)]);
+        if !key_alone {
+            w.log(&(0..100).map(|key| format!("k{key} ")).collect::<String>());
+            assert_eq!(offsets(&w.fetch("A", 500)).len(), 99);
+        }
+        let waits = w.park("A", 500);
+        assert_eq!(w.woken("A", waits), None);
+        (w.config.record_locks_max, w.config.key_inflight_max) = if key_alone { (100, 2) } else { (101, 1) };
+        w.configure();
+        let expected = if key_alone { (1, 1, 1) } else { (101, 101, 1) };
+        assert_eq!(w.woken("A", waits), Some(vec![expected]), "of a key: {key_alone}");
     }
 }
 

@@ -38,6 +38,92 @@ fn most_of_a_batch_goes_out_as_it_is_stored() {
     assert_eq!((slim.len(), offsets), (1, vec![3, 7, 8, 9]));
 }
 
+/// Of a record, what a consumer's application sees.
+type Shown = (i64, i64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Option<Vec<u8>>)>);
+
+fn shown(batches: &[Bytes]) -> Vec<Shown> {
+    let mut found = Vec::new();
+    for bytes in batches {
+        let view = BatchView::parse(bytes).unwrap();
+        let records = view.records(1 << 20).unwrap();
+        found.extend(records.iter().map(|record| {
+            let record = record.unwrap();
+            let headers =
+                record.headers.iter().map(|header| (header.key.to_vec(), header.value.map(<[u8]>::to_vec)));
+            let (key, value) = (record.key.map(<[u8]>::to_vec), record.value.map(<[u8]>::to_vec));
+            (record.offset.0, record.timestamp, key, value, headers.collect())
+        }));
+    }
+    found
+}
+
+/// Twenty records with headers, lz4, a timestamp each.
+fn twenty(first: i64) -> bytes::BytesMut {
+    let mut builder = records::batch::BatchBuilder::new(Codec::Lz4, records::TimestampType::Create);
+    for number in first..first + 20 {
+        let text = number.to_string();
+        let headers = [
+            records::batch::Header { key: b"trace", value: Some(text.as_bytes()) },
+            records::batch::Header { key: b"none", value: None },
+        ];
+        builder.append(NOW - 1_000 + number, Some(text.as_bytes()), Some(b"v"), &headers);
+    }
+    bytes::BytesMut::from(&builder.build(Offset(0), -1)[..])
+}
+
+/// One count too high sticks the Java consumer for good, a wrong CRC makes it reject the records.
+#[test]
+fn k57_a_slim_batch() {
+    use records::TimestampType::{Create, LogAppend};
+    for timestamp_type in [LogAppend, Create] {
+        // Merged where all have one time, or their own; not where the times of appending differ.
+        for apart in [0, 1] {
+            let mut world = World::with(1, LogConfig { timestamp_type, ..LogConfig::default() });
+            for batch in 0..3 {
+                let at = NOW + batch * apart;
+                world.logs().append(partition(0), twenty(batch * 20), crate::Origin::Client, at).unwrap();
+            }
+            let stored = world.read_all(Offset(0));
+            let all = shown(&stored);
+            let time = |offset: i64| match timestamp_type {
+                LogAppend => NOW + offset / 20 * apart,
+                Create => NOW - 1_000 + offset,
+            };
+            assert!(all.iter().all(|record| record.1 == time(record.0)), "as they were appended");
+            let check = |batches: &[Bytes], wanted: &[i64]| {
+                assert_eq!(records(batches).len(), wanted.len(), "every CRC and every count is right");
+                let expected: Vec<_> =
+                    all.iter().filter(|record| wanted.contains(&record.0)).cloned().collect();
+                assert_eq!(shown(batches), expected, "timestamp, key, value, headers unchanged");
+                for bytes in batches {
+                    let view = BatchView::parse(bytes).unwrap();
+                    assert_eq!(view.attributes().timestamp_type(), timestamp_type);
+                    let inside: Vec<i64> =
+                        shown(std::slice::from_ref(bytes)).iter().map(|record| record.0).collect();
+                    let last = inside[inside.len() - 1];
+                    assert_eq!(view.last_offset().0, last, "the last delta fits");
+                    assert_eq!(view.max_timestamp(), inside.iter().copied().map(time).max().unwrap());
+                }
+            };
+            let slim = select(&mut world, &[(3, 3), (7, 9)]).unwrap();
+            check(&slim, &[3, 7, 8, 9]);
+            let view = BatchView::parse(&slim[0]).unwrap();
+            assert_eq!((slim.len(), view.record_count(), view.base_offset().0), (1, 4, 0));
+            assert_eq!(view.attributes().0 & 0b1000 != 0, timestamp_type == LogAppend, "bit 3");
+            assert!(slim[0].len() < stored[0].len());
+            assert_eq!(
+                select(&mut world, &[(0, 16), (19, 19)]).unwrap(),
+                stored[..1],
+                "18 of 20: as it is stored"
+            );
+            let several = select(&mut world, &[(3, 3), (19, 21), (39, 39), (45, 45)]).unwrap();
+            check(&several, &[3, 19, 20, 21, 39, 45]);
+            let merged = timestamp_type == Create || apart == 0;
+            assert_eq!(several.len(), if merged { 1 } else { 3 });
+        }
+    }
+}
+
 #[test]
 fn few_records_of_many_batches_join_into_one() {
     let mut world = World::new(1);

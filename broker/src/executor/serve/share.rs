@@ -93,8 +93,7 @@ pub(super) fn build(
                 tell(logs, *partition, &format_args!("stored batch {first} to {last} is damaged: {reason}"));
                 Err(BuildError::Corrupt { first, last })
             }
-            // What was scanned and is no longer there cannot be delivered, as little as a damaged batch.
-            Err(SelectError::Missing(offset)) => Err(BuildError::Corrupt { first: offset, last: offset }),
+            Err(SelectError::Missing(offset)) => Err(BuildError::Missing(offset)),
             Err(SelectError::Gone { log_start }) => Err(BuildError::Gone(log_start)),
             Err(SelectError::Read(error)) => Err(BuildError::Io(read_error(logs, *partition, &error))),
         })

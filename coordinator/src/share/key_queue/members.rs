@@ -42,9 +42,21 @@ impl KeyQueue {
         let home = self.home_of(member);
         let load = self.loads.entry(holder).or_default();
         let before = std::mem::replace(load, Load { per_key_max, home, ..*load });
-        if (before.per_key_max, before.home) == (per_key_max, home) || load.records == 0 {
-            return;
+        if (before.per_key_max, before.home) != (per_key_max, home) && load.records > 0 {
+            self.refresh_leased(window, holder);
         }
+    }
+
+    /// Members that may have so many records of one key in flight may have that many from now on.
+    pub(crate) fn limit_anew(&mut self, window: &Window, old: usize, new: usize) {
+        let of_old = self.loads.iter().filter(|(_, load)| load.per_key_max == old);
+        for holder in of_old.map(|(&holder, _)| holder).collect::<Vec<_>>() {
+            self.loads.entry(holder).or_default().per_key_max = new;
+            self.refresh_leased(window, holder);
+        }
+    }
+
+    fn refresh_leased(&mut self, window: &Window, holder: u32) {
         let is_its = |key: &Key| !key.out.is_empty() && key.lessee == holder;
         let keys: Vec<KeyHash> =
             self.keys.iter().filter(|(_, key)| is_its(key)).map(|(hash, _)| hash).collect();

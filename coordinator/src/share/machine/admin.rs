@@ -13,7 +13,8 @@ use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::Reply;
 use crate::share::ShareError;
 use crate::share::admin::{
-    AdminError, AlterKey, DescribeKeys, KeyAltered, QUESTIONS_MAX, ResetOffsets, ResetTo, ShareKeys, TOP_MAX,
+    AdminError, AlterKey, DescribeKeys, KeyAction, KeyAltered, KeyRef, QUESTIONS_MAX, ResetOffsets, ResetTo,
+    ShareKeys, TOP_MAX,
 };
 use crate::share::look::Outside;
 use crate::time::{Micros, Mono, Now};
@@ -37,11 +38,23 @@ enum Work {
     Alter {
         request: AlterKey,
         found: bool,
+        /// What it is about was looked for in the pages of the share state.
+        searched: bool,
+        source: Source,
     },
     Reset {
         group: Arc<str>,
         parts: Vec<ResetPart>,
     },
+}
+
+/// Whether a record that is to be redriven is in the log still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Unknown,
+    /// The disk was asked.
+    Sought,
+    There,
 }
 
 /// One partition of a reset.
@@ -99,7 +112,7 @@ impl<S: Slice> ShareMachine<S> {
             return out.reply(ticket, Reply::KeyAltered(Err(ShareError::UnknownPartition.into())));
         }
         let (group, partition) = (Arc::clone(&request.group), request.partition);
-        let work = Work::Alter { request, found: false };
+        let work = Work::Alter { request, found: false, searched: false, source: Source::Unknown };
         self.begin_admin(Admin { ticket, work }, &group, partition, out);
     }
 
@@ -107,12 +120,8 @@ impl<S: Slice> ShareMachine<S> {
     fn begin_admin(&mut self, admin: Admin, group: &Arc<str>, partition: PartitionId, out: &mut Outbox<S>) {
         let number = self.next_number();
         self.admins.insert(number, admin);
-        let known =
-            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
-        let in_memory = known
-            .and_then(|part| self.parts.get(part))
-            .is_some_and(|part| !matches!(part.state, PartState::Closed));
-        if in_memory {
+        let known = self.known_part(group, partition);
+        if known.is_some_and(|(_, part)| !matches!(part.state, PartState::Closed)) {
             self.admin_found(number);
         } else {
             let group = Arc::clone(group);
@@ -150,7 +159,7 @@ impl<S: Slice> ShareMachine<S> {
         self.pending_admins.insert(number);
     }
 
-    fn refuse_admin(&mut self, number: u64, error: AdminError, out: &mut Outbox<S>) {
+    pub(super) fn refuse_admin(&mut self, number: u64, error: AdminError, out: &mut Outbox<S>) {
         let Some(admin) = self.admins.remove(&number) else { return };
         out.reply(
             admin.ticket,
@@ -221,26 +230,25 @@ impl<S: Slice> ShareMachine<S> {
             let found =
                 matches!(admin.work, Work::Describe { found: true, .. } | Work::Alter { found: true, .. });
             let Some((group, partition)) = admin.subject().filter(|_| found) else { continue };
-            let part = self
-                .group_numbers
-                .get(&group)
-                .and_then(|group| self.part_numbers.get(&(partition, *group)))
-                .copied();
-            match part.and_then(|part| self.parts.get(&part)).map(|part| &part.state) {
+            match self.known_part(&group, partition).map(|(id, part)| (id, &part.state)) {
                 None => self.refuse_admin(number, ShareError::UnknownPartition.into(), out),
-                Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting) => {}
-                Some(PartState::Closed | PartState::Broken(_)) => {
+                Some((_, PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)) => {}
+                Some((_, PartState::Closed | PartState::Broken(_))) => {
                     self.refuse_admin(number, ShareError::Unavailable.into(), out);
                 }
-                Some(PartState::Open(_)) => {
-                    let part = part.expect("its state was looked at");
-                    self.serve_admin(now, number, part, logs, out);
-                }
+                Some((id, PartState::Open(_))) => self.serve_admin(now, number, id, logs, out),
             }
         }
     }
 
-    fn serve_admin(&mut self, now: Now, number: u64, id: u32, logs: &LogTable, out: &mut Outbox<S>) {
+    pub(super) fn serve_admin(
+        &mut self,
+        now: Now,
+        number: u64,
+        id: u32,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
         let upper = super::upper(logs, &self.config(self.parts[&id].group), self.parts[&id].id);
         if self.parts[&id].open().is_some_and(|open| !open.may_grant(upper)) {
             // After a restart: keys of stopped records are known when they are read again.
@@ -256,6 +264,26 @@ impl<S: Slice> ShareMachine<S> {
                 return self.read_oldest(id, offset, out);
             }
         }
+        if let Work::Alter { request, searched: false, .. } = work {
+            let (key, action) = (request.key, request.action);
+            if self.parts[&id].open().is_some_and(|open| open.is_about_a_page(key, action)) {
+                return self.search(now, number, id, 0, logs, out);
+            }
+        }
+        let log_start = logs.get(&self.parts[&id].id).map_or(0, |facts| facts.log_start.get());
+        if let Some(Admin { work: Work::Alter { request, source, .. }, .. }) = self.admins.get(&number)
+            && request.action == KeyAction::Redrive
+            && *source != Source::There
+        {
+            if *source == Source::Sought {
+                return;
+            }
+            let sources = self.parts[&id].open().and_then(|open| open.sources_of(request.key, log_start));
+            if let Some(sources) = sources {
+                self.source_is(number, Source::Sought);
+                return self.look_for_source(number, id, &sources, out);
+            }
+        }
         let Some(Admin { ticket, work }) = self.admins.remove(&number) else { return };
         match work {
             Work::Describe { request, .. } => {
@@ -263,7 +291,6 @@ impl<S: Slice> ShareMachine<S> {
                 self.hold(ticket, Answer::Keys(Box::new(answer)), BTreeSet::from([id]), out);
             }
             Work::Alter { request, .. } => {
-                let log_start = logs.get(&request.partition).map_or(0, |facts| facts.log_start.get());
                 let Some(open) = self.open_part(id) else { return };
                 let altered = open.alter(request.key, request.action, log_start, now);
                 self.dirty.insert(id);
@@ -273,6 +300,28 @@ impl<S: Slice> ShareMachine<S> {
                 }
             }
             Work::Reset { .. } => unreachable!("resets are served elsewhere"),
+        }
+    }
+
+    /// What a request is about was looked for in all pages.
+    pub(super) fn searched(&mut self, number: u64) {
+        if let Some(Admin { work: Work::Alter { searched, .. }, .. }) = self.admins.get_mut(&number) {
+            *searched = true;
+        }
+    }
+
+    /// What is known of the records that a request is to redrive.
+    pub(super) fn source_is(&mut self, number: u64, known: Source) {
+        if let Some(Admin { work: Work::Alter { source, .. }, .. }) = self.admins.get_mut(&number) {
+            *source = known;
+        }
+    }
+
+    /// What a request to alter is about, as long as it waits.
+    pub(super) fn altered_key(&self, number: u64) -> Option<KeyRef> {
+        match &self.admins.get(&number)?.work {
+            Work::Alter { request, .. } => Some(request.key),
+            _ => None,
         }
     }
 

@@ -227,6 +227,7 @@ impl<S: Slice> ShareMachine<S> {
                 BuildError::Corrupt { first, last } => {
                     picks.retain(|&offset| offset < first.get() || offset > last.get());
                 }
+                BuildError::Missing(gone) => picks.retain(|&offset| offset != gone.get()),
                 BuildError::Gone(start) => picks.retain(|&offset| offset >= start.get()),
                 BuildError::Io(_) => picks.clear(),
             }
@@ -242,6 +243,7 @@ impl<S: Slice> ShareMachine<S> {
                     BuildError::Corrupt { first, last } => {
                         open.corrupt(delivery, first.get(), last.get(), now);
                     }
+                    BuildError::Missing(gone) => open.missing(delivery, gone.get()),
                     BuildError::Gone(start) => open.log_started(start.get()),
                     BuildError::Io(_) => {}
                 }

@@ -158,6 +158,9 @@ impl<S: Slice> ShareMachine<S> {
             Some(Op::Replay { part, generation, key }) => {
                 self.replay_read(now, part, generation, key, result);
             }
+            Some(Op::Sources { part, generation, admin, offsets }) => {
+                self.sources_read((part, generation, admin), &offsets, result, out);
+            }
             _ => {}
         }
     }
@@ -344,11 +347,8 @@ impl<'a> Copy<'a> {
     /// Adds a letter; `false` where it belongs into another batch. The first one always goes in.
     fn add(&mut self, letter: &DeadLetter, record: Option<&WholeRecord>) -> bool {
         let overhead = LETTER_OVERHEAD + self.topic.len() + self.group.len();
-        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
-        let fits =
-            |record: &&WholeRecord| overhead + length(&record.key) + length(&record.value) <= self.bytes_max;
-        let record = record.filter(fits);
-        let size = overhead + record.map_or(0, |record| length(&record.key) + length(&record.value));
+        let record = record.filter(|record| overhead + record.size() <= self.bytes_max);
+        let size = overhead + record.map_or(0, WholeRecord::size);
         if !self.builder.is_empty() && self.builder.payload_len() + size > self.bytes_max {
             return false;
         }

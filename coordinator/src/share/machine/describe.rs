@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use records::ids::{Offset, PartitionId};
+use records::ids::PartitionId;
 
-use super::{Op, PartState, ShareMachine};
+use super::{Op, Part, PartState, ShareMachine};
 use crate::command::Ticket;
 use crate::group::GroupError;
 use crate::io::{IoError, Slice, Submission};
@@ -83,18 +83,11 @@ impl<S: Slice> ShareMachine<S> {
             let Some(describe) = self.describes.get(&number) else { continue };
             let Some(found) = &describe.found else { continue };
             let group = self.group_numbers.get(&describe.group).copied().unwrap_or_default();
-            let state = |id: &PartitionId| {
-                self.part_numbers
-                    .get(&(*id, group))
-                    .and_then(|part| self.parts.get(part))
-                    .map(|part| &part.state)
+            let part = |id: &PartitionId| self.parts.get(self.part_numbers.get(&(*id, group))?);
+            let is_on_its_way = |part: &Part| {
+                matches!(part.state, PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)
             };
-            if found.iter().any(|id| {
-                matches!(
-                    state(id),
-                    Some(PartState::Opening(_) | PartState::Loading(..) | PartState::Starting)
-                )
-            }) {
+            if found.iter().filter_map(part).any(is_on_its_way) {
                 continue;
             }
             let wanted = describe.wanted.clone().unwrap_or_else(|| found.iter().copied().collect());
@@ -102,15 +95,21 @@ impl<S: Slice> ShareMachine<S> {
                 .into_iter()
                 .map(|id| {
                     let facts = logs.get(&id).copied();
-                    let answer = match (facts, state(&id)) {
+                    let part = part(&id);
+                    let told = part.and_then(|part| Some((part.open()?, part.told_start()?)));
+                    let answer = match (facts, told) {
                         (None, _) => Err(ShareError::UnknownPartition),
-                        (Some(facts), Some(PartState::Open(open))) => Ok(ShareOffsets {
-                            start: Some(Offset(open.window.start())),
+                        (Some(facts), Some((open, start))) => Ok(ShareOffsets {
+                            start: Some(start),
                             leader_epoch: facts.leader_epoch,
                             lag: open.lag(facts.end.get()),
                         }),
-                        (Some(_), Some(_)) if found.contains(&id) => Err(ShareError::Unavailable),
-                        (Some(facts), _) => {
+                        (Some(_), None)
+                            if found.contains(&id) && part.is_some_and(|part| part.open().is_none()) =>
+                        {
+                            Err(ShareError::Unavailable)
+                        }
+                        (Some(facts), None) => {
                             Ok(ShareOffsets { start: None, leader_epoch: facts.leader_epoch, lag: -1 })
                         }
                     };

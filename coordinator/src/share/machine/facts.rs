@@ -108,7 +108,12 @@ impl<S: Slice> ShareMachine<S> {
         let Some(state) = self.groups.get_mut(&number) else { return };
         let keyed = config.order == ShareOrder::Key && state.config.order != ShareOrder::Key;
         state.config = Arc::clone(config);
-        for part in state.parts.clone() {
+        let parts = state.parts.clone();
+        // A fetch that waits goes by the limit as it is when there is something for it.
+        for ask in self.asks.values_mut().filter(|ask| ask.group == number && !ask.numbered) {
+            ask.per_key_max = config.key_inflight_max as usize;
+        }
+        for part in parts {
             if keyed && let Some(part) = self.parts.get(&part) {
                 out.effect(Effect::IndexKeys(part.id));
             }

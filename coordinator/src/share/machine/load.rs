@@ -47,7 +47,7 @@ impl<S: Slice> ShareMachine<S> {
                 appends: 0,
                 look_ups: 0,
                 flushing: None,
-                stored_start: 0,
+                stored_start: None,
                 failures: 0,
                 waiting: Vec::new(),
                 event_bytes: 0,
@@ -147,7 +147,8 @@ impl<S: Slice> ShareMachine<S> {
         if survivors.is_none() {
             self.adopt_holders(now, group, &mut partition);
         }
-        self.opened(number, partition);
+        let stored = partition.window.start();
+        self.opened(number, partition, Some(stored));
     }
 
     pub(super) fn load_pages_read(
@@ -194,12 +195,12 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number) else { return };
         let mut partition = SharePartition::new(self.config(part.group), Arc::clone(&self.limits.window));
         partition.start_at(at, now);
-        self.opened(number, partition);
+        self.opened(number, partition, None);
     }
 
-    fn opened(&mut self, number: u32, partition: SharePartition) {
+    fn opened(&mut self, number: u32, partition: SharePartition, stored_start: Option<i64>) {
         if let Some(part) = self.parts.get_mut(&number) {
-            part.stored_start = partition.window.start();
+            part.stored_start = stored_start;
             part.state = PartState::Open(Box::new(partition));
             part.residents.clear();
         }
@@ -266,21 +267,26 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// After a restart: whoever holds records is a member whose connections have just been lost with a fetch out. One
-    /// that promised to stop then, and is back, holds nothing any more.
+    /// that has given everything back since holds nothing any more.
     fn adopt_holders(&mut self, now: Now, group: u32, partition: &mut SharePartition) {
+        let until = self.adopted_until(group, now.mono);
         let since = self.started.unwrap_or(now.mono);
-        let grace = Micros::from_ms(self.group(group).config.grace_ms());
         for name in partition.holder_names() {
             let number = self.member_number(group, &name);
             let member = self.member_mut(number);
-            if member.stops_at_disconnect && member.session.is_some() {
+            if member.gave_back {
                 partition.release_member(&name, now);
             } else if member.connections.is_empty() && member.gone_since.is_none() {
                 member.gone_since = Some(since);
                 member.loss = Some(Loss::FetchOut);
-                self.timers.set(Timer::Grace(number), Some(since + grace));
+                self.timers.set(Timer::Grace(number), Some(until));
             }
         }
+    }
+
+    /// How long a restart leaves their leases to members that nobody hears of.
+    pub(super) fn adopted_until(&self, group: u32, now: Mono) -> Mono {
+        self.started.unwrap_or(now) + Micros::from_ms(self.group(group).config.grace_ms())
     }
 
     /// A share-partition is gone, with its log or with its group.

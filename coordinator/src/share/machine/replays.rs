@@ -68,9 +68,7 @@ impl<S: Slice> ShareMachine<S> {
             let next = records.last().map_or(0, |last| last.offset.get() + 1);
             let there = records.iter().filter_map(|read| {
                 let record = read.record.as_ref()?;
-                let length = |bytes: &Option<bytes::Bytes>| bytes.as_ref().map_or(0, bytes::Bytes::len);
-                let bytes = length(&record.key) + length(&record.value);
-                Some((read.offset.get(), u32::try_from(bytes).unwrap_or(u32::MAX)))
+                Some((read.offset.get(), u32::try_from(record.size()).unwrap_or(u32::MAX)))
             });
             (there.collect(), next)
         });

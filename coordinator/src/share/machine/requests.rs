@@ -340,7 +340,9 @@ impl<S: Slice> ShareMachine<S> {
             self.sessions -= 1;
         }
         self.timers.set(super::Timer::Left(member), None);
-        self.timers.set(super::Timer::Grace(member), None);
+        // Known until no state that is read can take it for one that has just lost its connections.
+        let adopted = self.adopted_until(self.members[&member].group, now.mono);
+        self.timers.set(super::Timer::Grace(member), Some(adopted).filter(|&until| until > now.mono));
     }
 
     /// No share-partition reads ahead for it any more, and fetches of its that are parked are answered.
@@ -377,15 +379,14 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// Everything that the member holds in any share-partition comes back.
+    /// Everything that the member holds in any share-partition comes back, also where its state is not in memory.
     pub(super) fn release_all(&mut self, now: Now, member: u32) {
-        let (group, name) = {
-            let member = &self.members[&member];
-            (member.group, Arc::clone(&member.name))
-        };
+        let member = self.member_mut(member);
+        member.gave_back = true;
+        let (group, name) = (member.group, Arc::clone(&member.name));
         for number in self.group(group).parts.clone() {
-            if let Some(partition) = self.open_part(number) {
-                partition.release_member(&name, now);
+            if let Some(part) = self.parts.get_mut(&number) {
+                part.release_member(&name, now);
                 self.dirty.insert(number);
             }
         }

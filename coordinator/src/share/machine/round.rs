@@ -367,7 +367,7 @@ impl<S: Slice> ShareMachine<S> {
                 part.snapshot_bytes = snapshot_bytes.unwrap_or(part.snapshot_bytes);
                 part.failures = 0;
                 let flushed = part.flushing.take().unwrap_or_default();
-                part.stored_start = flushed.start;
+                part.stored_start = Some(flushed.start);
                 for answer in flushed.answers {
                     self.events_written(now, answer, number, out);
                 }

@@ -80,6 +80,9 @@ impl<S: Slice> ShareMachine<S> {
         logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
+        if let Some(Op::Search { .. }) = self.ops.get(&op) {
+            return self.search_read(now, op, result, logs, out);
+        }
         match self.ops.remove(&op) {
             Some(Op::Page { part, generation, page }) => {
                 self.page_read(now, part, generation, page, result.as_deref().map_err(|error| *error));
@@ -108,6 +111,8 @@ impl<S: Slice> ShareMachine<S> {
             Ok(_) => Err(IoError::Corrupt),
             Err(error) => Err(error),
         };
+        self.wake_admins();
+        let Some(open) = self.open_part(number) else { return };
         if read.is_ok() {
             self.dirty.insert(number);
         } else {

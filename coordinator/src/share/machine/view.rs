@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId};
 
-use super::{Part, PartState, ShareMachine, upper};
+use super::{PartState, ShareMachine, upper};
 use crate::io::Slice;
 use crate::outbox::LogTable;
 use crate::share::ShareCounters;
@@ -67,8 +67,6 @@ pub struct ShareGroupView {
     pub ready: usize,
     /// Keys that are leased to a member.
     pub leased_keys: usize,
-    /// Records in memory that wait for a retry.
-    pub delayed: usize,
     /// Keys that are parked.
     pub parked_keys: usize,
     /// Keys whose rest goes to the dead-letter topic.
@@ -119,8 +117,7 @@ impl<S: Slice> ShareMachine<S> {
     /// Where a share-partition stands; `None` while it is not loaded.
     #[must_use]
     pub fn view(&self, group: &str, partition: PartitionId) -> Option<SharePartitionView> {
-        let number = self.part_numbers.get(&(partition, *self.group_numbers.get(group)?))?;
-        let part = self.parts.get(number)?.open()?;
+        let part = self.known_part(group, partition)?.1.open()?;
         Some(SharePartitionView {
             start: Offset(part.window.start()),
             scan: Offset(part.window.scan()),
@@ -159,7 +156,6 @@ impl<S: Slice> ShareMachine<S> {
                 view.out += open.in_hands();
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
-                view.delayed += open.waits.len();
                 view.waiting_keys += open.stuck_keys();
                 view.spilled_keys += open.queue().spans().len();
                 view.spilled += open.queue().spans().records();
@@ -192,18 +188,14 @@ impl<S: Slice> ShareMachine<S> {
     /// Who holds what of a share-partition: offset, member, and whether it was recalled from it.
     #[must_use]
     pub fn holders(&self, group: &str, partition: PartitionId) -> Vec<(Offset, Arc<str>, bool)> {
-        let part =
-            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
-        let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
+        let open = self.known_part(group, partition).and_then(|part| part.1.open());
         open.map_or(Vec::new(), SharePartition::holders)
     }
 
     /// Whether a record of a share-partition is known and not settled.
     #[must_use]
     pub fn is_unsettled(&self, group: &str, partition: PartitionId, offset: Offset) -> bool {
-        let part =
-            self.group_numbers.get(group).and_then(|group| self.part_numbers.get(&(partition, *group)));
-        let open = part.and_then(|part| self.parts.get(part)).and_then(Part::open);
+        let open = self.known_part(group, partition).and_then(|part| part.1.open());
         let offset = offset.get();
         open.is_some_and(|open| open.window.is_unsettled(offset) || open.replay_of(offset).is_some())
     }

@@ -194,9 +194,8 @@ impl Model {
     }
 
     pub(super) fn session_ends(&mut self, group: &Arc<str>, member: &Arc<str>, surely: bool) {
-        for (id, share) in self.shares.iter_mut().filter(|(id, _)| id.0 == *group) {
-            // What is not in memory learns of it later.
-            share.session_ended(member, surely && self.open.contains(id));
+        for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.0 == *group) {
+            share.session_ended(member, surely);
         }
     }
 
