@@ -34,6 +34,7 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::StopsForgotten => &[Rule::Parked, Rule::DeadLetter],
         Breakage::PageForgotten => &[Rule::Lost, Rule::Forgotten, Rule::Order],
         Breakage::SpanRecordSkipped => &[Rule::Lost, Rule::Order],
+        Breakage::AbortedShown | Breakage::UndecidedShown => &[Rule::Isolation],
         Breakage::RecallForgotten => &[Rule::Exclusive, Rule::Redelivery, Rule::Limit],
     }
 }

@@ -51,11 +51,15 @@ pub enum Breakage {
     PageForgotten,
     /// A look-up of a key leaves a record out.
     SpanRecordSkipped,
+    /// Scans and look-ups do not tell which records were taken back.
+    AbortedShown,
+    /// The shard hears that all of a log is decided.
+    UndecidedShown,
 }
 
 impl Breakage {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::LostAnswerTakenAsWritten,
         Self::GrantedToTwo,
         Self::SettlingForgotten,
@@ -79,5 +83,7 @@ impl Breakage {
         Self::RecallForgotten,
         Self::PageForgotten,
         Self::SpanRecordSkipped,
+        Self::AbortedShown,
+        Self::UndecidedShown,
     ];
 }

@@ -57,6 +57,21 @@ pub struct ProducerPlan {
     pub pause_us_max: u64,
 }
 
+/// One transactional producer.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactorPlan {
+    /// What it writes, and how.
+    pub records: ProducerPlan,
+    /// Percent of transactions that it takes back.
+    pub abort_percent: u64,
+    /// Percent of batches behind which it waits for long.
+    pub waits_percent: u64,
+    /// For how long, at most, microseconds.
+    pub wait_us: u64,
+    /// Each transaction has an epoch of its own (KIP-890).
+    pub bumps_epochs: bool,
+}
+
 /// The dead-letter topic.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadLetterPlan {
@@ -108,6 +123,8 @@ pub struct Plan {
     pub groups: Vec<GroupPlan>,
     /// Producers.
     pub producers: Vec<ProducerPlan>,
+    /// Transactional producers.
+    pub transactors: Vec<TransactorPlan>,
     /// Plain consumers.
     pub readers: usize,
     /// Clients that commit offsets.
@@ -158,12 +175,15 @@ impl Plan {
         let keys = random.pick(&[1, 2, 5, 20, 200]);
         let records = random.pick(&[40, 80, 120, 200]);
         let producers = random.between(1, 3);
+        let transactors = random.pick(&[0, 0, 1, 1, 2]);
+        let share = records / (producers + transactors) + 1;
         Self {
             partitions,
             keys,
             keyless_percent: random.pick(&[0, 0, 10, 50, 100]),
             groups: (0..group_count).map(|index| group(random, index)).collect(),
-            producers: (0..producers).map(|_| producer(random, records / producers + 1)).collect(),
+            producers: (0..producers).map(|_| producer(random, share)).collect(),
+            transactors: (0..transactors).map(|_| transactor(random, share)).collect(),
             readers: random.index(2),
             committers: random.index(2),
             disk_us_max: random.pick(&[50, 300, 5_000]),
@@ -200,6 +220,7 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
     let config = ShareConfig {
         order: if keyed { ShareOrder::Key } else { ShareOrder::None },
         reset: ShareReset::Earliest,
+        read_committed: random.percent(60),
         lock_ms: random.pick(&[2_000, 15_000, 15_000, 30_000]),
         delivery_count_max: random.pick(&[2, 3, 5, 5, 10]),
         record_locks_max: random.pick(&[100, 2_000, 2_000]),
@@ -253,6 +274,16 @@ fn producer(random: &mut Random, records: u64) -> ProducerPlan {
         records,
         batch_max: random.pick(&[1, 3, 10]),
         pause_us_max: random.pick(&[1_000, 50_000, 500_000]),
+    }
+}
+
+fn transactor(random: &mut Random, records: u64) -> TransactorPlan {
+    TransactorPlan {
+        records: producer(random, records),
+        abort_percent: random.pick(&[10, 40, 90]),
+        waits_percent: random.pick(&[0, 5, 30]),
+        wait_us: random.pick(&[2_000_000, 20_000_000]),
+        bumps_epochs: random.percent(50),
     }
 }
 

@@ -18,7 +18,8 @@ use storage::SimDisk;
 
 use super::breakage::Breakage;
 use super::clients::{
-    Client, Committer, Member, Names, Operator, Producer, Reader, Socket, Turn, Wish, address, wake_event,
+    Client, Committer, Member, Names, Operator, Producer, Reader, Socket, Transactor, Turn, Wish, address,
+    wake_event,
 };
 use super::clock::Clock;
 use super::event::Event;
@@ -101,6 +102,10 @@ impl World {
         for producer in &plan.producers {
             let producer = Producer::new(*producer, plan.keys, plan.keyless_percent, plan.partitions);
             clients.push(Client::Producer(producer));
+        }
+        for transactor in &plan.transactors {
+            let transactor = Transactor::new(*transactor, plan.keys, plan.keyless_percent, plan.partitions);
+            clients.push(Client::Transactor(transactor));
         }
         for group in &plan.groups {
             for (place, manners) in group.members.iter().enumerate() {

@@ -12,7 +12,7 @@ use records::ids::KeyHash;
 
 use super::state::{Hold, Tri};
 use super::{Model, Rule, ShareId, Violation};
-use crate::sim::content;
+use crate::sim::content::{self, BatchKind};
 
 /// Stored waits are whole milliseconds: an end may come that much early.
 const WAIT_SLACK: Micros = Micros(2_000);
@@ -73,7 +73,7 @@ impl Model {
                         restarted: false,
                     };
                     let fails = u16::try_from(range.count - 1).unwrap_or(0);
-                    let is_there = self.logs.get(&id.1).is_some_and(|log| offset >= log.start);
+                    let is_there = self.logs.of(&id).is_some_and(|log| offset >= log.start);
                     let copied = self.letters.has(&id, offset);
                     if let Some(share) = self.shares.get_mut(&id).filter(|_| is_there) {
                         share.granted(offset, hold, fails, copied);
@@ -105,13 +105,15 @@ impl Model {
         offset: i64,
         count: i16,
     ) -> Result<(), Violation> {
-        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return Ok(()) };
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.of(id)) else { return Ok(()) };
         let member = &terms.member;
         let broken = |rule, text: String| {
             Err(Violation::new(rule, format!("{offset} of {} {} goes to {member}: {text}", id.0, id.1.index)))
         };
-        let Some(seen) = log.records.get(&offset).filter(|_| offset >= log.start_before) else {
-            return broken(Rule::Content, "there is no such record".to_owned());
+        let seen = match self.logs.grantable(id, offset) {
+            Ok(seen) if offset >= log.start_before => seen,
+            Ok(_) => return broken(Rule::Content, "it has left the log".to_owned()),
+            Err((rule, text)) => return broken(rule, text.to_owned()),
         };
         if offset < log.start {
             // It left the log in this very round, behind the answer perhaps.
@@ -145,7 +147,7 @@ impl Model {
 
     /// Whether an earlier record of the key may come back unseen, and recall this one.
     fn has_doubt_before(&self, id: &ShareId, offset: i64) -> bool {
-        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return false };
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.of(id)) else { return false };
         let key = log.records.get(&offset).and_then(|seen| seen.key);
         let earlier = key.and_then(|key| log.keys.get(&key)).into_iter().flatten();
         earlier.take_while(|&&other| other < offset).any(|&other| {
@@ -164,7 +166,7 @@ impl Model {
         offset: i64,
         key: KeyHash,
     ) -> Result<(), Violation> {
-        let (share, log) = (&self.shares[id], &self.logs[&id.1]);
+        let (share, log) = (&self.shares[id], self.logs.of(id).expect("every share has a log"));
         let member = &terms.member;
         let ghosts = now < share.ghosts_until;
         if share.hand.parked_since(key).is_some_and(|since| since < terms.since) {
@@ -228,7 +230,10 @@ impl Model {
         let mut by_offset = BTreeMap::new();
         let mut behind = -1;
         for batch in &batches {
-            for seen in batch {
+            if matches!(batch.kind, BatchKind::Marker(_)) {
+                return broken(format!("the marker {} is shown", batch.base));
+            }
+            for seen in &batch.records {
                 if seen.offset <= behind {
                     return broken(format!("{} comes behind {behind}", seen.offset));
                 }

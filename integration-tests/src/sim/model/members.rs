@@ -152,7 +152,7 @@ impl Model {
         let id = (Arc::clone(group), partition);
         let mut sure = self.open.contains(&id);
         let mut acked = Acked { partition, numbered, words: Vec::new(), position: 0 };
-        let Some((share, log)) = self.shares.get_mut(&id).zip(self.logs.get(&partition)) else {
+        let Some((share, log)) = self.shares.get_mut(&id).zip(self.logs.of(&id)) else {
             return acked;
         };
         if share.config.order == ShareOrder::None && !numbered {

@@ -112,7 +112,7 @@ impl Model {
 
     /// Records that nothing can hold back.
     fn ready_records(&self, now: Mono, id: &ShareId) -> Vec<i64> {
-        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return Vec::new() };
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.of(id)) else { return Vec::new() };
         let config = &share.config;
         let full = share.held().len() * 2 >= config.record_locks_max as usize;
         if full || config.window_bytes_max < WINDOW_BYTES || share.hand.resetting || !self.pending.is_empty()

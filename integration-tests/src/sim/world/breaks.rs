@@ -147,6 +147,17 @@ impl Breaker {
         }
     }
 
+    /// What the disk is asked for, instead of what was meant.
+    pub(super) fn submitted(&mut self, mut submission: Submission) -> Submission {
+        if self.breakage == Some(Breakage::AbortedShown)
+            && let Submission::Scan { committed, .. } | Submission::FindKey { committed, .. } =
+                &mut submission
+        {
+            *committed = false;
+        }
+        submission
+    }
+
     /// What the disk is said to have found, instead of the truth.
     pub(super) fn served(&mut self, mut completion: Completion<Data>) -> Completion<Data> {
         match (self.breakage, &mut completion) {
@@ -172,6 +183,9 @@ impl Breaker {
                 if found.records.len() > 1 =>
             {
                 found.records.remove(0);
+            }
+            (Some(Breakage::UndecidedShown), Completion::Appended(_, Ok(appended))) => {
+                appended.facts.last_stable = appended.facts.end;
             }
             (Some(Breakage::RecordHidden), Completion::Scanned(_, Ok(scanned))) => {
                 for batch in &mut scanned.batches {
