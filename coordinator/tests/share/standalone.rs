@@ -24,10 +24,11 @@ struct Reader {
     name: &'static str,
     ranges: Vec<KeyRange>,
     epoch: i32,
+    per_key_max: u32,
 }
 
 fn reader(name: &'static str, ranges: &[KeyRange]) -> Reader {
-    Reader { name, ranges: ranges.to_vec(), epoch: 0 }
+    Reader { name, ranges: ranges.to_vec(), epoch: 0, per_key_max: 0 }
 }
 
 impl Reader {
@@ -55,7 +56,11 @@ impl Reader {
             renew: false,
             parts,
             forgotten: vec![],
-            key_share: Some(KeyShareTerms { keys_max: 0, records_per_key_max: 0, stops_at_disconnect: true }),
+            key_share: Some(KeyShareTerms {
+                keys_max: 0,
+                records_per_key_max: self.per_key_max,
+                stops_at_disconnect: true,
+            }),
         };
         w.command(ShareCommand::StandaloneFetch(StandaloneFetch { fetch, ranges: named }))
     }
@@ -128,6 +133,19 @@ fn k68_each_reader_gets_the_keys_of_its_ranges_in_order() {
     assert_eq!(a.fetch(&mut w, 1_000), [0; 0], "what is in its hands is not sent again");
     assert_eq!(a.commit(&mut w, &[(0, 59)]), Ok(of(false)[0]), "up to the first record that is not A's");
     assert_eq!(b.commit(&mut w, &[(0, 59)]), Ok(60), "what lies between is passed over, and the gaps close");
+}
+
+#[test]
+fn a_reader_has_no_more_records_of_a_key_than_its_last_fetch_names() {
+    let mut w = World::keyed();
+    w.log("a a a b b b");
+    let mut a = Reader { per_key_max: 2, ..reader("A", &[]) };
+    assert_eq!(a.fetch(&mut w, 1), [0]);
+    a.per_key_max = 1;
+    assert_eq!(a.fetch(&mut w, 10), [3], "of a key in its hands nothing, though the fetch before allowed it");
+    a.per_key_max = 2;
+    w.log("c");
+    assert_eq!(a.fetch(&mut w, 10), [1, 4, 6]);
 }
 
 #[test]
