@@ -7,12 +7,14 @@ use coordinator::command::{
     Ticket,
 };
 use coordinator::reply::Reply;
-use coordinator::share::{LeftBy, ShareCommand, ShareConfig, ShareError};
+use coordinator::share::admin::KeyAction;
+use coordinator::share::{LeftBy, ShareAssignment, ShareCommand, ShareConfig, ShareError};
 use records::ids::{KeyHash, Offset};
 
 use crate::common::{
     ACCEPT, Got, RELEASE, World, got, group, key, key_config, none_config, offsets, partition, range, want,
 };
+use crate::hand::of;
 
 /// The made-up hashes of `a` to `m` lie below, those of `n` to `z` behind it.
 const MIDDLE: u64 = 2 * 1_000_003 + b'm' as u64;
@@ -146,6 +148,25 @@ fn a_reader_has_no_more_records_of_a_key_than_its_last_fetch_names() {
     a.per_key_max = 2;
     w.log("c");
     assert_eq!(a.fetch(&mut w, 10), [1, 4, 6]);
+}
+
+#[test]
+fn what_comes_again_goes_to_the_reader_of_its_range_also_where_assignment_is_sticky() {
+    let mut w = World::new(ShareConfig { assignment: ShareAssignment::Sticky, ..key_config() });
+    let is_low = mixed(&mut w, 20);
+    let (mut a, mut b) = (reader("A", &[LOW]), reader("B", &[HIGH]));
+    a.fetch(&mut w, 100);
+    b.fetch(&mut w, 100);
+    assert!(a.commit(&mut w, &[(0, 19)]).is_ok() && b.commit(&mut w, &[(0, 19)]).is_ok());
+    let (low, high) = halves();
+    for key in low.iter().chain(&high) {
+        assert!(w.alter(of(key), KeyAction::Replay(Offset(0), Offset(19))).is_ok());
+    }
+    let got = a.fetch(&mut w, 100);
+    assert!(!got.is_empty() && got.iter().all(|&offset| is_low[offset as usize]), "{got:?}");
+    let mut all = [got, b.fetch(&mut w, 100)].concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..20).collect::<Vec<i64>>());
 }
 
 #[test]
