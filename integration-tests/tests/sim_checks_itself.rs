@@ -35,6 +35,9 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::PageForgotten => &[Rule::Lost, Rule::Forgotten, Rule::Order],
         Breakage::SpanRecordSkipped => &[Rule::Lost, Rule::Order],
         Breakage::AbortedShown | Breakage::UndecidedShown => &[Rule::Isolation],
+        Breakage::RangesForgotten => &[Rule::Ranges],
+        Breakage::CommitForgotten => &[Rule::Forgotten],
+        Breakage::HomesForgotten => &[Rule::Home],
         Breakage::RecallForgotten => &[Rule::Exclusive, Rule::Redelivery, Rule::Limit],
     }
 }

@@ -55,11 +55,17 @@ pub enum Breakage {
     AbortedShown,
     /// The shard hears that all of a log is decided.
     UndecidedShown,
+    /// A reader without membership is taken for one of other keys than it names.
+    RangesForgotten,
+    /// What such a reader commits is answered, and not noted.
+    CommitForgotten,
+    /// Keys have no homes in a group whose assignment is sticky.
+    HomesForgotten,
 }
 
 impl Breakage {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::LostAnswerTakenAsWritten,
         Self::GrantedToTwo,
         Self::SettlingForgotten,
@@ -85,5 +91,8 @@ impl Breakage {
         Self::SpanRecordSkipped,
         Self::AbortedShown,
         Self::UndecidedShown,
+        Self::RangesForgotten,
+        Self::CommitForgotten,
+        Self::HomesForgotten,
     ];
 }

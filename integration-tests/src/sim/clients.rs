@@ -5,6 +5,7 @@ mod member;
 mod operator;
 mod producer;
 mod reader;
+mod standalone;
 mod transactor;
 
 use broker::executor::Data;
@@ -20,6 +21,7 @@ pub use member::Member;
 pub use operator::Operator;
 pub use producer::Producer;
 pub use reader::Reader;
+pub use standalone::Standalone;
 pub use transactor::Transactor;
 
 /// What a client may do in its turn.
@@ -73,8 +75,10 @@ pub enum Wish {
 pub struct Work {
     /// Group.
     pub group: std::sync::Arc<str>,
-    /// Member.
+    /// Member; of a reader without membership its connection says who it is.
     pub member: std::sync::Arc<str>,
+    /// That connection.
+    pub reader: Option<Socket>,
     /// Partition and offset.
     pub record: (i32, i64),
     /// It begins, or it is over.
@@ -130,6 +134,8 @@ pub enum Client {
     Transactor(Transactor),
     /// Of a share group.
     Member(Member),
+    /// Reads ranges of keys under a group id, without membership.
+    Standalone(Standalone),
     /// A plain consumer without a group.
     Reader(Reader),
     /// Commits offsets of a group without members.
@@ -148,6 +154,7 @@ impl Client {
             Self::Producer(client) => client.begin(turn),
             Self::Transactor(client) => client.begin(turn),
             Self::Member(client) => client.begin(turn),
+            Self::Standalone(client) => client.begin(turn),
             Self::Reader(client) => client.begin(turn),
             Self::Committer(client) => client.begin(turn),
             Self::Operator(client) => client.begin(turn),
@@ -160,6 +167,7 @@ impl Client {
             Self::Producer(client) => client.wakes(turn, token),
             Self::Transactor(client) => client.wakes(turn, token),
             Self::Member(client) => client.wakes(turn, token),
+            Self::Standalone(client) => client.wakes(turn, token),
             Self::Reader(client) => client.wakes(turn, token),
             Self::Committer(client) => client.wakes(turn, token),
             Self::Operator(client) => client.wakes(turn, token),
@@ -172,6 +180,7 @@ impl Client {
             Self::Producer(client) => client.receives(turn, request, reply),
             Self::Transactor(client) => client.receives(turn, request, reply),
             Self::Member(client) => client.receives(turn, request, reply),
+            Self::Standalone(client) => client.receives(turn, request, reply),
             Self::Reader(client) => client.receives(turn, request, reply),
             Self::Committer(client) => client.receives(turn, request, &reply),
             Self::Operator(client) => client.receives(turn, request, &reply),
@@ -184,6 +193,7 @@ impl Client {
             Self::Producer(client) => client.loses(turn, socket),
             Self::Transactor(client) => client.loses(turn, socket),
             Self::Member(client) => client.loses(turn, socket),
+            Self::Standalone(client) => client.loses(turn, socket),
             Self::Reader(client) => client.loses(turn, socket),
             Self::Committer(client) => client.loses(turn, socket),
             Self::Operator(client) => client.loses(turn, socket),
@@ -196,7 +206,11 @@ impl Client {
         match self {
             Self::Producer(client) => client.is_done(),
             Self::Transactor(client) => client.is_done(),
-            Self::Member(_) | Self::Reader(_) | Self::Committer(_) | Self::Operator(_) => true,
+            Self::Member(_)
+            | Self::Standalone(_)
+            | Self::Reader(_)
+            | Self::Committer(_)
+            | Self::Operator(_) => true,
         }
     }
 }
@@ -206,7 +220,11 @@ pub fn address(command: &mut Command, connection: ConnectionId) {
     match command {
         Command::Fetch(fetch) => fetch.connection = connection,
         Command::ShareFetch(fetch) => fetch.connection = connection,
-        Command::ShareAcknowledge(acks) => acks.connection = connection,
+        Command::ShareAcknowledge(acks) | Command::StandaloneAcknowledge(acks) => {
+            acks.connection = connection
+        }
+        Command::StandaloneFetch(request) => request.fetch.connection = connection,
+        Command::StandaloneCommit(commit) => commit.connection = connection,
         _ => {}
     }
 }

@@ -5,10 +5,12 @@
 mod answers;
 mod grants;
 mod hand;
+mod homes;
 mod isolation;
 mod letters;
 mod log;
 mod members;
+mod readers;
 mod share;
 mod state;
 mod wakeups;
@@ -18,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use broker::executor::Data;
-use coordinator::command::{Command, ConnectionId, DeleteTo, Fact, Isolation, Ticket};
+use coordinator::command::{Command, ConnectionId, DeleteTo, Fact, Isolation, ShareAcknowledge, Ticket};
 use coordinator::group::GroupCommand;
 use coordinator::io::{Completion, OpId, Submission};
 use coordinator::reply::{Output, Reply};
@@ -29,10 +31,13 @@ use records::ids::PartitionId;
 
 use self::answers::Asked;
 use self::hand::Pending;
+use self::homes::Homes;
 use self::isolation::Logs;
 use self::letters::Letters;
 pub use self::log::Found;
 use self::members::MemberView;
+use self::readers::Readers;
+pub use self::readers::reader_name;
 use self::share::Share;
 use self::state::Hold;
 use self::wakeups::Wakeups;
@@ -72,6 +77,10 @@ pub enum Rule {
     Commit,
     /// A reader of committed records is given others, or hidden some.
     Isolation,
+    /// A reader without membership is given keys that it did not name, or that a newer one has.
+    Ranges,
+    /// With sticky assignment a key goes to a member while its owner is there.
+    Home,
     /// The broker did not start, or stopped going on.
     Life,
 }
@@ -124,6 +133,8 @@ pub struct Model {
     jobs: BTreeMap<u64, (PartitionId, i64)>,
     working: BTreeMap<(Arc<str>, Arc<str>), (i32, i64)>,
     letters: Letters,
+    readers: Readers,
+    homes: Homes,
     /// Commands of operators that are not answered.
     pending: BTreeMap<Ticket, Pending>,
     wakeups: Wakeups,
@@ -164,6 +175,8 @@ impl Model {
             jobs: BTreeMap::new(),
             working: BTreeMap::new(),
             letters: Letters::default(),
+            readers: Readers::default(),
+            homes: Homes::default(),
             pending: BTreeMap::new(),
             wakeups: Wakeups::default(),
             committed: BTreeMap::new(),
@@ -207,7 +220,7 @@ impl Model {
         for input in inputs {
             match input {
                 Input::Command(ticket, command) => {
-                    self.command(now, *ticket, command, !refused.contains(ticket));
+                    self.command(now, *ticket, command, !refused.contains(ticket))?;
                 }
                 Input::Completion(completion) => self.completed(completion),
                 Input::Fact(fact) => self.fact(now.mono, fact),
@@ -225,10 +238,16 @@ impl Model {
         self.check_syncs(now.mono)
     }
 
-    fn command(&mut self, now: Now, ticket: Ticket, command: &Command, taken: bool) {
+    fn command(&mut self, now: Now, ticket: Ticket, command: &Command, taken: bool) -> Result<(), Violation> {
         let asked = match command {
             Command::ShareFetch(fetch) => self.share_fetch(now.mono, ticket, fetch, taken),
             Command::ShareAcknowledge(acks) => self.share_acknowledge(now.mono, acks, taken),
+            Command::StandaloneFetch(request) => self.standalone_fetch(now, ticket, request, taken)?,
+            Command::StandaloneAcknowledge(acks) => {
+                let member = reader_name(acks.connection);
+                self.share_acknowledge(now.mono, &ShareAcknowledge { member, ..acks.clone() }, taken)
+            }
+            Command::StandaloneCommit(commit) => self.standalone_commit(commit, taken),
             Command::Produce(produce) => Asked::produce(produce),
             Command::Fetch(fetch) => Asked::Fetch { committed: fetch.isolation == Isolation::ReadCommitted },
             Command::DeleteRecords(parts) => {
@@ -242,7 +261,11 @@ impl Model {
                 if over {
                     self.session_ends(&beat.group, &beat.member, false);
                 }
-                Asked::Other
+                Asked::Beat {
+                    group: Arc::clone(&beat.group),
+                    member: Arc::clone(&beat.member),
+                    epoch: beat.epoch,
+                }
             }
             Command::Group(GroupCommand::Commit(commit)) => Asked::commit(commit),
             Command::Group(GroupCommand::FetchOffsets { group, .. }) => {
@@ -261,6 +284,7 @@ impl Model {
             _ => Asked::Other,
         };
         self.tickets.insert(ticket, asked);
+        Ok(())
     }
 
     fn may_be_deleted(&mut self, partition: PartitionId, to: DeleteTo) {
@@ -516,6 +540,7 @@ impl Model {
         self.tickets.clear();
         self.pending.clear();
         self.wakeups.broker_died();
+        self.readers.broker_died();
         self.flushes.clear();
         self.deletions.clear();
         self.syncing.clear();

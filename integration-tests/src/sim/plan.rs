@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset, WindowLimits};
+use coordinator::share::{Poison, ShareAssignment, ShareConfig, ShareOrder, ShareReset, WindowLimits};
 use records::Codec;
 
 use super::node::DEAD_LETTERS;
@@ -22,6 +22,21 @@ pub struct GroupPlan {
     pub config: Arc<ShareConfig>,
     /// How its members behave.
     pub members: Vec<Manners>,
+    /// Readers without membership, in its stead.
+    pub standalone: Vec<StandalonePlan>,
+}
+
+/// A reader without membership.
+#[derive(Clone, Copy, Debug)]
+pub struct StandalonePlan {
+    /// Percent of its sessions in which it takes more than its lane.
+    pub greedy_percent: u64,
+    /// Percent of its requests before which it leaves.
+    pub leave_percent: u64,
+    /// Percent of what it is done with that it commits, instead of acknowledging.
+    pub commit_percent: u64,
+    /// Percent of commits that name what lies between, too.
+    pub wide_percent: u64,
 }
 
 /// How a member's client behaves (`share-clients.md`: who fetches ahead, when acknowledgements leave, what follows a
@@ -219,6 +234,7 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
     let named = matches!(poison, Poison::DeadLetter | Poison::Follow) || random.percent(50);
     let config = ShareConfig {
         order: if keyed { ShareOrder::Key } else { ShareOrder::None },
+        assignment: if random.percent(40) { ShareAssignment::Sticky } else { ShareAssignment::Dynamic },
         reset: ShareReset::Earliest,
         read_committed: random.percent(60),
         lock_ms: random.pick(&[2_000, 15_000, 15_000, 30_000]),
@@ -245,7 +261,21 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
     let one = random.pick(&manners);
     let count = random.between(1, 5);
     let members = (0..count).map(|_| if mixed { random.pick(&manners) } else { one }).collect();
-    GroupPlan { name: Arc::from(format!("g{index}")), config: Arc::new(config), members }
+    let name = Arc::from(format!("g{index}"));
+    if keyed && random.percent(20) {
+        let standalone = (0..count).map(|_| standalone(random)).collect();
+        return GroupPlan { name, config: Arc::new(config), members: Vec::new(), standalone };
+    }
+    GroupPlan { name, config: Arc::new(config), members, standalone: Vec::new() }
+}
+
+fn standalone(random: &mut Random) -> StandalonePlan {
+    StandalonePlan {
+        greedy_percent: random.pick(&[0, 0, 10, 50]),
+        leave_percent: random.pick(&[0, 1, 10]),
+        commit_percent: random.pick(&[0, 50, 100]),
+        wide_percent: random.pick(&[0, 0, 30]),
+    }
 }
 
 /// Mostly so little that keys are kept as spans and waiting ones page out all the time.

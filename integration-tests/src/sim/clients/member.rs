@@ -3,7 +3,7 @@
 //! One share request is out at a time, heartbeats go over a connection of their own, and the application works off
 //! one record after another whatever the broker says, as stock clients do.
 
-mod acks;
+pub(super) mod acks;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -594,6 +594,7 @@ impl Member {
         turn.wishes.push(Wish::Works(Work {
             group: Arc::clone(&self.group),
             member: Arc::clone(&self.name),
+            reader: None,
             record: (held.index, held.offset),
             begins,
         }));

@@ -12,6 +12,7 @@ use coordinator::time::Mono;
 use records::ids::PartitionId;
 
 use super::members::all_sure;
+use super::readers::Claims;
 use super::share::Word;
 use super::state::Tri;
 use super::{Model, Rule, Violation};
@@ -45,6 +46,8 @@ pub(super) enum Asked {
         records_max: Option<i32>,
         per_key_max: usize,
         numbered: bool,
+        /// Those of a reader without membership.
+        ranges: Option<Claims>,
         acked: Vec<Acked>,
     },
     ShareAcknowledge {
@@ -63,6 +66,11 @@ pub(super) enum Asked {
     /// A plain fetch, perhaps of committed records.
     Fetch {
         committed: bool,
+    },
+    Beat {
+        group: Arc<str>,
+        member: Arc<str>,
+        epoch: i32,
     },
     /// An operator's, kept elsewhere.
     Hand,
@@ -92,7 +100,7 @@ impl Asked {
             }
             Self::Produce { .. } | Self::Commit { .. } | Self::Offsets { .. } | Self::Hand => false,
             // A plain fetch dies with its connection, which is not kept here.
-            Self::Fetch { .. } | Self::Other => true,
+            Self::Fetch { .. } | Self::Beat { .. } | Self::Other => true,
         }
     }
 }
@@ -125,6 +133,7 @@ impl Model {
                     records_max,
                     per_key_max,
                     numbered,
+                    ranges,
                     acked,
                 },
                 Reply::ShareFetched(fetched),
@@ -145,6 +154,7 @@ impl Model {
                     records_max,
                     per_key_max,
                     numbered,
+                    ranges,
                     doubt: self.closed.contains(&connection),
                 };
                 self.granted(now, &terms, fetched)
@@ -182,6 +192,10 @@ impl Model {
             (Asked::Hand, Reply::ShareKeys(_)) => Ok(()),
             (Asked::Fetch { committed }, Reply::Fetched(parts)) => {
                 parts.iter().flatten().try_for_each(|part| self.fetched(part, committed))
+            }
+            (Asked::Beat { group, member, epoch }, Reply::Group(GroupReply::ShareHeartbeat(answer))) => {
+                self.beat_answered(now, &group, &member, epoch, answer.is_ok());
+                Ok(())
             }
             (_, Reply::Group(_) | Reply::RecordsDeleted(_) | Reply::Offsets(_)) => Ok(()),
             (asked, reply) => Err(Violation::new(Rule::Reply, format!("{asked:?} is answered by {reply:?}"))),
@@ -267,8 +281,9 @@ impl Model {
                         return Err(Violation::new(Rule::Reply, text));
                     }
                     for (offset, word) in words.into_iter().filter(|(_, word)| word.settles) {
-                        let hold = share.record(offset).hold;
-                        if hold.is_some_and(|hold| hold.delivery != word.delivery && !hold.doubt) {
+                        let record = share.record(offset);
+                        let again = |hold: super::state::Hold| hold.delivery != word.delivery && !hold.doubt;
+                        if record.hold.is_some_and(again) && !record.may_return {
                             let text =
                                 format!("{offset} of {group} was granted again and its accept is taken");
                             return Err(Violation::new(Rule::Redelivery, text));

@@ -10,6 +10,7 @@ use coordinator::share::ShareOrder;
 use coordinator::time::{Micros, Mono};
 use records::ids::KeyHash;
 
+use super::readers::{Claims, contain};
 use super::state::{Hold, Tri};
 use super::{Model, Rule, ShareId, Violation};
 use crate::sim::content::{self, BatchKind};
@@ -28,6 +29,8 @@ pub(super) struct Terms {
     pub(super) records_max: Option<i32>,
     pub(super) per_key_max: usize,
     pub(super) numbered: bool,
+    /// Those of a reader without membership.
+    pub(super) ranges: Option<Claims>,
     /// What it brings may have come back already.
     pub(super) doubt: bool,
 }
@@ -52,6 +55,7 @@ impl Model {
                 for offset in range.first.get()..=range.last.get() {
                     total += 1;
                     self.check_grant(now, terms, &id, offset, range.count)?;
+                    self.check_home(now, terms, &id, offset)?;
                     // A grant of before a restart that was never answered may recall it unseen.
                     let ghosts = self.shares.get(&id).is_some_and(|share| now < share.ghosts_until);
                     let unseen = (ghosts && terms.per_key_max > 1) || self.has_doubt_before(&id, offset);
@@ -118,6 +122,11 @@ impl Model {
         if offset < log.start {
             // It left the log in this very round, behind the answer perhaps.
             return Ok(());
+        }
+        if let Some(claims) = &terms.ranges
+            && claims.get(&id.1).is_none_or(|ranges| !contain(ranges, seen.key, offset))
+        {
+            return broken(Rule::Ranges, format!("it is of none of its ranges, {:?}", claims.get(&id.1)));
         }
         let record = share.record(offset);
         if record.settled == Tri::Yes && !record.may_return && !record.unknown {

@@ -346,6 +346,9 @@ impl World {
         let members: Vec<usize> = (0..self.clients.len())
             .filter(|client| matches!(self.clients[*client], Client::Member(_)))
             .collect();
+        if members.is_empty() {
+            return Ok(());
+        }
         let client = members[self.random.index(members.len())];
         self.turn(client, |client, turn| {
             if let Client::Member(member) = client {
