@@ -34,6 +34,10 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::StopsForgotten => &[Rule::Parked, Rule::DeadLetter],
         Breakage::PageForgotten => &[Rule::Lost, Rule::Forgotten, Rule::Order],
         Breakage::SpanRecordSkipped => &[Rule::Lost, Rule::Order],
+        Breakage::AbortedShown | Breakage::UndecidedShown => &[Rule::Isolation],
+        Breakage::RangesForgotten => &[Rule::Ranges],
+        Breakage::CommitForgotten => &[Rule::Forgotten],
+        Breakage::HomesForgotten => &[Rule::Home],
         Breakage::RecallForgotten => &[Rule::Exclusive, Rule::Redelivery, Rule::Limit],
     }
 }

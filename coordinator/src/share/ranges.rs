@@ -97,6 +97,8 @@ impl SharePartition {
     /// oldest first as far as one look reaches. Nobody else takes of these keys, so there are no turns.
     pub(crate) fn take_ranges(&mut self, bidder: &mut Bidder, now: Now, delivery: &mut dyn FnMut() -> u64) {
         let Some(ranges) = bidder.ranges.clone() else { return };
+        // What it may take beside what it holds goes by this fetch, not by its last one.
+        self.keys_held(&bidder.member, bidder.per_key_max);
         // Each pass takes one record of a key at most: the next of its records is known only then.
         loop {
             let before = bidder.picks.len();

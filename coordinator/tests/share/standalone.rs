@@ -7,12 +7,14 @@ use coordinator::command::{
     Ticket,
 };
 use coordinator::reply::Reply;
-use coordinator::share::{LeftBy, ShareCommand, ShareConfig, ShareError};
+use coordinator::share::admin::KeyAction;
+use coordinator::share::{LeftBy, ShareAssignment, ShareCommand, ShareConfig, ShareError};
 use records::ids::{KeyHash, Offset};
 
 use crate::common::{
     ACCEPT, Got, RELEASE, World, got, group, key, key_config, none_config, offsets, partition, range, want,
 };
+use crate::hand::of;
 
 /// The made-up hashes of `a` to `m` lie below, those of `n` to `z` behind it.
 const MIDDLE: u64 = 2 * 1_000_003 + b'm' as u64;
@@ -24,10 +26,11 @@ struct Reader {
     name: &'static str,
     ranges: Vec<KeyRange>,
     epoch: i32,
+    per_key_max: u32,
 }
 
 fn reader(name: &'static str, ranges: &[KeyRange]) -> Reader {
-    Reader { name, ranges: ranges.to_vec(), epoch: 0 }
+    Reader { name, ranges: ranges.to_vec(), epoch: 0, per_key_max: 0 }
 }
 
 impl Reader {
@@ -55,7 +58,11 @@ impl Reader {
             renew: false,
             parts,
             forgotten: vec![],
-            key_share: Some(KeyShareTerms { keys_max: 0, records_per_key_max: 0, stops_at_disconnect: true }),
+            key_share: Some(KeyShareTerms {
+                keys_max: 0,
+                records_per_key_max: self.per_key_max,
+                stops_at_disconnect: true,
+            }),
         };
         w.command(ShareCommand::StandaloneFetch(StandaloneFetch { fetch, ranges: named }))
     }
@@ -128,6 +135,38 @@ fn k68_each_reader_gets_the_keys_of_its_ranges_in_order() {
     assert_eq!(a.fetch(&mut w, 1_000), [0; 0], "what is in its hands is not sent again");
     assert_eq!(a.commit(&mut w, &[(0, 59)]), Ok(of(false)[0]), "up to the first record that is not A's");
     assert_eq!(b.commit(&mut w, &[(0, 59)]), Ok(60), "what lies between is passed over, and the gaps close");
+}
+
+#[test]
+fn a_reader_has_no_more_records_of_a_key_than_its_last_fetch_names() {
+    let mut w = World::keyed();
+    w.log("a a a b b b");
+    let mut a = Reader { per_key_max: 2, ..reader("A", &[]) };
+    assert_eq!(a.fetch(&mut w, 1), [0]);
+    a.per_key_max = 1;
+    assert_eq!(a.fetch(&mut w, 10), [3], "of a key in its hands nothing, though the fetch before allowed it");
+    a.per_key_max = 2;
+    w.log("c");
+    assert_eq!(a.fetch(&mut w, 10), [1, 4, 6]);
+}
+
+#[test]
+fn what_comes_again_goes_to_the_reader_of_its_range_also_where_assignment_is_sticky() {
+    let mut w = World::new(ShareConfig { assignment: ShareAssignment::Sticky, ..key_config() });
+    let is_low = mixed(&mut w, 20);
+    let (mut a, mut b) = (reader("A", &[LOW]), reader("B", &[HIGH]));
+    a.fetch(&mut w, 100);
+    b.fetch(&mut w, 100);
+    assert!(a.commit(&mut w, &[(0, 19)]).is_ok() && b.commit(&mut w, &[(0, 19)]).is_ok());
+    let (low, high) = halves();
+    for key in low.iter().chain(&high) {
+        assert!(w.alter(of(key), KeyAction::Replay(Offset(0), Offset(19))).is_ok());
+    }
+    let got = a.fetch(&mut w, 100);
+    assert!(!got.is_empty() && got.iter().all(|&offset| is_low[offset as usize]), "{got:?}");
+    let mut all = [got, b.fetch(&mut w, 100)].concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..20).collect::<Vec<i64>>());
 }
 
 #[test]

@@ -51,11 +51,21 @@ pub enum Breakage {
     PageForgotten,
     /// A look-up of a key leaves a record out.
     SpanRecordSkipped,
+    /// Scans and look-ups do not tell which records were taken back.
+    AbortedShown,
+    /// The shard hears that all of a log is decided.
+    UndecidedShown,
+    /// A reader without membership is taken for one of other keys than it names.
+    RangesForgotten,
+    /// What such a reader commits is answered, and not noted.
+    CommitForgotten,
+    /// Keys have no homes in a group whose assignment is sticky.
+    HomesForgotten,
 }
 
 impl Breakage {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 28] = [
         Self::LostAnswerTakenAsWritten,
         Self::GrantedToTwo,
         Self::SettlingForgotten,
@@ -79,5 +89,10 @@ impl Breakage {
         Self::RecallForgotten,
         Self::PageForgotten,
         Self::SpanRecordSkipped,
+        Self::AbortedShown,
+        Self::UndecidedShown,
+        Self::RangesForgotten,
+        Self::CommitForgotten,
+        Self::HomesForgotten,
     ];
 }

@@ -5,6 +5,8 @@ mod member;
 mod operator;
 mod producer;
 mod reader;
+mod standalone;
+mod transactor;
 
 use broker::executor::Data;
 use coordinator::command::{Command, ConnectionId};
@@ -19,6 +21,8 @@ pub use member::Member;
 pub use operator::Operator;
 pub use producer::Producer;
 pub use reader::Reader;
+pub use standalone::Standalone;
+pub use transactor::Transactor;
 
 /// What a client may do in its turn.
 pub struct Turn<'a> {
@@ -71,8 +75,10 @@ pub enum Wish {
 pub struct Work {
     /// Group.
     pub group: std::sync::Arc<str>,
-    /// Member.
+    /// Member; of a reader without membership its connection says who it is.
     pub member: std::sync::Arc<str>,
+    /// That connection.
+    pub reader: Option<Socket>,
     /// Partition and offset.
     pub record: (i32, i64),
     /// It begins, or it is over.
@@ -101,6 +107,13 @@ impl Turn<'_> {
         self.wishes.push(Wish::Close(socket));
     }
 
+    /// A new record, under one of `keys` keys or, so often, under none.
+    fn record(&mut self, keys: u64, keyless_percent: u64) -> producer::KeyAndNumber {
+        self.names.record_last += 1;
+        let keyless = self.random.percent(keyless_percent);
+        ((!keyless).then(|| self.random.below(keys)), self.names.record_last)
+    }
+
     /// Asks to be woken, between half the wait and the wait.
     pub fn wake(&mut self, wait_us: u64, token: u64) {
         let wait = self.random.between(wait_us / 2, wait_us);
@@ -117,8 +130,12 @@ impl Turn<'_> {
 pub enum Client {
     /// Writes records.
     Producer(Producer),
+    /// Writes records in transactions.
+    Transactor(Transactor),
     /// Of a share group.
     Member(Member),
+    /// Reads ranges of keys under a group id, without membership.
+    Standalone(Standalone),
     /// A plain consumer without a group.
     Reader(Reader),
     /// Commits offsets of a group without members.
@@ -135,7 +152,9 @@ impl Client {
     pub fn begin(&mut self, turn: &mut Turn<'_>) {
         match self {
             Self::Producer(client) => client.begin(turn),
+            Self::Transactor(client) => client.begin(turn),
             Self::Member(client) => client.begin(turn),
+            Self::Standalone(client) => client.begin(turn),
             Self::Reader(client) => client.begin(turn),
             Self::Committer(client) => client.begin(turn),
             Self::Operator(client) => client.begin(turn),
@@ -146,7 +165,9 @@ impl Client {
     pub fn wakes(&mut self, turn: &mut Turn<'_>, token: u64) {
         match self {
             Self::Producer(client) => client.wakes(turn, token),
+            Self::Transactor(client) => client.wakes(turn, token),
             Self::Member(client) => client.wakes(turn, token),
+            Self::Standalone(client) => client.wakes(turn, token),
             Self::Reader(client) => client.wakes(turn, token),
             Self::Committer(client) => client.wakes(turn, token),
             Self::Operator(client) => client.wakes(turn, token),
@@ -157,7 +178,9 @@ impl Client {
     pub fn receives(&mut self, turn: &mut Turn<'_>, request: RequestId, reply: Reply<Data>) {
         match self {
             Self::Producer(client) => client.receives(turn, request, reply),
+            Self::Transactor(client) => client.receives(turn, request, reply),
             Self::Member(client) => client.receives(turn, request, reply),
+            Self::Standalone(client) => client.receives(turn, request, reply),
             Self::Reader(client) => client.receives(turn, request, reply),
             Self::Committer(client) => client.receives(turn, request, &reply),
             Self::Operator(client) => client.receives(turn, request, &reply),
@@ -168,7 +191,9 @@ impl Client {
     pub fn loses(&mut self, turn: &mut Turn<'_>, socket: Socket) {
         match self {
             Self::Producer(client) => client.loses(turn, socket),
+            Self::Transactor(client) => client.loses(turn, socket),
             Self::Member(client) => client.loses(turn, socket),
+            Self::Standalone(client) => client.loses(turn, socket),
             Self::Reader(client) => client.loses(turn, socket),
             Self::Committer(client) => client.loses(turn, socket),
             Self::Operator(client) => client.loses(turn, socket),
@@ -180,7 +205,12 @@ impl Client {
     pub fn is_done(&self) -> bool {
         match self {
             Self::Producer(client) => client.is_done(),
-            Self::Member(_) | Self::Reader(_) | Self::Committer(_) | Self::Operator(_) => true,
+            Self::Transactor(client) => client.is_done(),
+            Self::Member(_)
+            | Self::Standalone(_)
+            | Self::Reader(_)
+            | Self::Committer(_)
+            | Self::Operator(_) => true,
         }
     }
 }
@@ -190,7 +220,11 @@ pub fn address(command: &mut Command, connection: ConnectionId) {
     match command {
         Command::Fetch(fetch) => fetch.connection = connection,
         Command::ShareFetch(fetch) => fetch.connection = connection,
-        Command::ShareAcknowledge(acks) => acks.connection = connection,
+        Command::ShareAcknowledge(acks) | Command::StandaloneAcknowledge(acks) => {
+            acks.connection = connection
+        }
+        Command::StandaloneFetch(request) => request.fetch.connection = connection,
+        Command::StandaloneCommit(commit) => commit.connection = connection,
         _ => {}
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use broker::executor::Data;
 use bytes::Bytes;
+use records::batch::EndMarker;
 use records::ids::KeyHash;
 use records::{Batches, key_hash};
 
@@ -22,8 +23,46 @@ pub struct Seen {
     pub number: u64,
 }
 
+/// What a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchKind {
+    /// Of no transaction.
+    Plain,
+    /// Of its producer's open transaction.
+    Transactional,
+    /// Ends its producer's transaction, well where it says `true`.
+    Marker(bool),
+}
+
+/// A batch as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// First offset.
+    pub base: i64,
+    /// Last offset.
+    pub last: i64,
+    /// Who made it; −1 where that is not said.
+    pub producer: i64,
+    /// What it is.
+    pub kind: BatchKind,
+    /// Its records; a marker has none.
+    pub records: Vec<Seen>,
+}
+
+impl Batch {
+    /// The same batch where it is stored from `base` on.
+    #[must_use]
+    pub fn at(mut self, base: i64) -> Self {
+        let by = base - self.base;
+        self.base += by;
+        self.last += by;
+        self.records.iter_mut().for_each(|seen| seen.offset += by);
+        self
+    }
+}
+
 /// The batches in some record data, each with its records; or what is wrong with them.
-pub fn batches(bytes: &[Bytes]) -> Result<Vec<Vec<Seen>>, String> {
+pub fn batches(bytes: &[Bytes]) -> Result<Vec<Batch>, String> {
     let mut found = Vec::new();
     for piece in bytes {
         for batch in Batches::new(piece) {
@@ -31,18 +70,28 @@ pub fn batches(bytes: &[Bytes]) -> Result<Vec<Vec<Seen>>, String> {
             if !batch.crc_is_valid() {
                 return Err(format!("wrong CRC at {}", batch.base_offset()));
             }
-            let records = batch.records(INFLATED_MAX).map_err(|error| error.to_string())?;
+            let mut kind = BatchKind::Plain;
             let mut seen = Vec::new();
-            for record in &records {
-                let record = record.map_err(|error| error.to_string())?;
-                let number = record.value.and_then(|value| value.first_chunk::<8>());
-                seen.push(Seen {
-                    offset: record.offset.get(),
-                    key: record.key.map(key_hash),
-                    number: number.map_or(0, |bytes| u64::from_be_bytes(*bytes)),
-                });
+            if batch.attributes().is_control() {
+                let marker = EndMarker::of(&batch).ok_or("a control batch that ends nothing")?;
+                kind = BatchKind::Marker(marker.commit);
+            } else {
+                if batch.attributes().is_transactional() {
+                    kind = BatchKind::Transactional;
+                }
+                let records = batch.records(INFLATED_MAX).map_err(|error| error.to_string())?;
+                for record in &records {
+                    let record = record.map_err(|error| error.to_string())?;
+                    let number = record.value.and_then(|value| value.first_chunk::<8>());
+                    seen.push(Seen {
+                        offset: record.offset.get(),
+                        key: record.key.map(key_hash),
+                        number: number.map_or(0, |bytes| u64::from_be_bytes(*bytes)),
+                    });
+                }
             }
-            found.push(seen);
+            let (base, last) = (batch.base_offset().get(), batch.last_offset().get());
+            found.push(Batch { base, last, producer: batch.producer_id(), kind, records: seen });
         }
     }
     Ok(found)
@@ -102,8 +151,8 @@ pub fn bytes(data: &Data) -> Result<Vec<Bytes>, String> {
     }
 }
 
-/// The offsets in an answer, as far as it can be read.
-pub fn offsets(data: &Data) -> Vec<i64> {
+/// The offset behind an answer's last batch, as far as it can be read.
+pub fn next_offset(data: &Data) -> Option<i64> {
     let batches = bytes(data).and_then(|bytes| batches(&bytes)).unwrap_or_default();
-    batches.into_iter().flatten().map(|seen| seen.offset).collect()
+    batches.last().map(|batch| batch.last + 1)
 }

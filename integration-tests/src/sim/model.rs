@@ -5,9 +5,12 @@
 mod answers;
 mod grants;
 mod hand;
+mod homes;
+mod isolation;
 mod letters;
 mod log;
 mod members;
+mod readers;
 mod share;
 mod state;
 mod wakeups;
@@ -17,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use broker::executor::Data;
-use coordinator::command::{Command, ConnectionId, DeleteTo, Fact, Ticket};
+use coordinator::command::{Command, ConnectionId, DeleteTo, Fact, Isolation, ShareAcknowledge, Ticket};
 use coordinator::group::GroupCommand;
 use coordinator::io::{Completion, OpId, Submission};
 use coordinator::reply::{Output, Reply};
@@ -28,14 +31,18 @@ use records::ids::PartitionId;
 
 use self::answers::Asked;
 use self::hand::Pending;
+use self::homes::Homes;
+use self::isolation::Logs;
 use self::letters::Letters;
-use self::log::Log;
+pub use self::log::Found;
 use self::members::MemberView;
+use self::readers::Readers;
+pub use self::readers::reader_name;
 use self::share::Share;
 use self::state::Hold;
 use self::wakeups::Wakeups;
 use super::clients::Work;
-use super::content::{self, Letter, Seen};
+use super::content::{Batch, Letter};
 
 /// The promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +75,12 @@ pub enum Rule {
     WakeUp,
     /// Committed offsets.
     Commit,
+    /// A reader of committed records is given others, or hidden some.
+    Isolation,
+    /// A reader without membership is given keys that it did not name, or that a newer one has.
+    Ranges,
+    /// With sticky assignment a key goes to a member while its owner is there.
+    Home,
     /// The broker did not start, or stopped going on.
     Life,
 }
@@ -105,7 +118,7 @@ pub type ShareId = (Arc<str>, PartitionId);
 #[derive(Debug)]
 pub struct Model {
     configs: BTreeMap<Arc<str>, Arc<ShareConfig>>,
-    logs: BTreeMap<PartitionId, Log>,
+    logs: Logs,
     shares: BTreeMap<ShareId, Share>,
     /// Share-partitions in the shard's memory before the round. Where it was dropped or read in this round, what a
     /// word on a record does is not known.
@@ -120,6 +133,8 @@ pub struct Model {
     jobs: BTreeMap<u64, (PartitionId, i64)>,
     working: BTreeMap<(Arc<str>, Arc<str>), (i32, i64)>,
     letters: Letters,
+    readers: Readers,
+    homes: Homes,
     /// Commands of operators that are not answered.
     pending: BTreeMap<Ticket, Pending>,
     wakeups: Wakeups,
@@ -147,7 +162,7 @@ impl Model {
         }
         Self {
             configs: groups.iter().cloned().collect(),
-            logs: partitions.iter().map(|partition| (*partition, Log::default())).collect(),
+            logs: Logs::new(partitions, groups),
             shares,
             open: BTreeSet::new(),
             members: BTreeMap::new(),
@@ -160,6 +175,8 @@ impl Model {
             jobs: BTreeMap::new(),
             working: BTreeMap::new(),
             letters: Letters::default(),
+            readers: Readers::default(),
+            homes: Homes::default(),
             pending: BTreeMap::new(),
             wakeups: Wakeups::default(),
             committed: BTreeMap::new(),
@@ -199,11 +216,11 @@ impl Model {
         }
         self.rounded_at = now.mono;
         self.letters.round_begins();
-        self.logs.values_mut().for_each(|log| log.start_before = log.start);
+        self.logs.round_begins();
         for input in inputs {
             match input {
                 Input::Command(ticket, command) => {
-                    self.command(now, *ticket, command, !refused.contains(ticket));
+                    self.command(now, *ticket, command, !refused.contains(ticket))?;
                 }
                 Input::Completion(completion) => self.completed(completion),
                 Input::Fact(fact) => self.fact(now.mono, fact),
@@ -221,11 +238,18 @@ impl Model {
         self.check_syncs(now.mono)
     }
 
-    fn command(&mut self, now: Now, ticket: Ticket, command: &Command, taken: bool) {
+    fn command(&mut self, now: Now, ticket: Ticket, command: &Command, taken: bool) -> Result<(), Violation> {
         let asked = match command {
             Command::ShareFetch(fetch) => self.share_fetch(now.mono, ticket, fetch, taken),
             Command::ShareAcknowledge(acks) => self.share_acknowledge(now.mono, acks, taken),
+            Command::StandaloneFetch(request) => self.standalone_fetch(now, ticket, request, taken)?,
+            Command::StandaloneAcknowledge(acks) => {
+                let member = reader_name(acks.connection);
+                self.share_acknowledge(now.mono, &ShareAcknowledge { member, ..acks.clone() }, taken)
+            }
+            Command::StandaloneCommit(commit) => self.standalone_commit(commit, taken),
             Command::Produce(produce) => Asked::produce(produce),
+            Command::Fetch(fetch) => Asked::Fetch { committed: fetch.isolation == Isolation::ReadCommitted },
             Command::DeleteRecords(parts) => {
                 for (partition, to) in parts {
                     self.may_be_deleted(*partition, *to);
@@ -237,7 +261,11 @@ impl Model {
                 if over {
                     self.session_ends(&beat.group, &beat.member, false);
                 }
-                Asked::Other
+                Asked::Beat {
+                    group: Arc::clone(&beat.group),
+                    member: Arc::clone(&beat.member),
+                    epoch: beat.epoch,
+                }
             }
             Command::Group(GroupCommand::Commit(commit)) => Asked::commit(commit),
             Command::Group(GroupCommand::FetchOffsets { group, .. }) => {
@@ -256,17 +284,19 @@ impl Model {
             _ => Asked::Other,
         };
         self.tickets.insert(ticket, asked);
+        Ok(())
     }
 
     fn may_be_deleted(&mut self, partition: PartitionId, to: DeleteTo) {
-        let Some(log) = self.logs.get_mut(&partition) else { return };
+        let Some(log) = self.logs.get(&partition) else { return };
+        let (start, end) = (log.start, log.end);
         let to = match to {
             DeleteTo::Offset(offset) => offset.get(),
             // Whatever is written by the time at which the disk comes to it.
             DeleteTo::End => i64::MAX,
         };
-        log.start_asked = log.start_asked.max(to);
-        let (start, to) = (log.start, to.min(log.end));
+        self.logs.start_asked(partition, to);
+        let to = to.min(end);
         for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.1 == partition) {
             share.log_started(start, to, false);
         }
@@ -303,9 +333,8 @@ impl Model {
     }
 
     fn log_started(&mut self, partition: PartitionId, start: i64) {
-        let Some(log) = self.logs.get_mut(&partition) else { return };
-        let from = log.start;
-        log.start_at(start);
+        let Some(from) = self.logs.get(&partition).map(|log| log.start) else { return };
+        self.logs.start_at(partition, start);
         for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.1 == partition) {
             share.log_started(from, start, true);
         }
@@ -346,7 +375,7 @@ impl Model {
 
     fn answer_lost(&mut self, ticket: Ticket) {
         for (id, share) in &mut self.shares {
-            if let Some(log) = self.logs.get(&id.1) {
+            if let Some(log) = self.logs.of(id) {
                 share.answer_lost(ticket, log);
             }
         }
@@ -354,7 +383,7 @@ impl Model {
 
     fn tick(&mut self, now: Mono) {
         for (id, share) in &mut self.shares {
-            if let Some(log) = self.logs.get(&id.1) {
+            if let Some(log) = self.logs.of(id) {
                 share.tick(now, log);
             }
         }
@@ -421,15 +450,9 @@ impl Model {
     ///
     /// # Errors
     /// One of its records is there already, although its producer is idempotent.
-    pub fn appended(
-        &mut self,
-        partition: PartitionId,
-        batch: &[Seen],
-        idempotent: bool,
-    ) -> Result<(), Violation> {
-        let Some(log) = self.logs.get_mut(&partition) else { return Ok(()) };
-        match log.append(batch) {
-            Some(number) if idempotent => {
+    pub fn appended(&mut self, partition: PartitionId, batch: &Batch) -> Result<(), Violation> {
+        match self.logs.appended(partition, batch) {
+            Some(number) if batch.producer >= 0 => {
                 Err(Violation::new(Rule::Produce, format!("record number {number} is stored twice")))
             }
             _ => Ok(()),
@@ -485,7 +508,7 @@ impl Model {
         }
     }
 
-    /// The broker starts again. `found` tells of each log its start, its end and its records.
+    /// The broker starts again. `found` tells of each log what is in it.
     ///
     /// # Errors
     /// What should have survived and did not.
@@ -493,18 +516,18 @@ impl Model {
         &mut self,
         now: Mono,
         power_cut: bool,
-        found: &BTreeMap<PartitionId, (i64, i64, Vec<Seen>)>,
+        found: &BTreeMap<PartitionId, Found>,
         letters: &BTreeMap<PartitionId, Vec<Letter>>,
     ) -> Result<(), Violation> {
         self.letters.restarted(power_cut, letters).map_err(|text| Violation::new(Rule::DeadLetter, text))?;
-        for (partition, (start, end, records)) in found {
-            let Some(log) = self.logs.get_mut(partition) else { continue };
-            let before = log.start;
-            log.reopened(*start, *end, records, power_cut)
+        for (partition, found) in found {
+            let Some(before) = self.logs.get(partition).map(|log| log.start) else { continue };
+            self.logs
+                .reopened(*partition, found, power_cut)
                 .map_err(|text| Violation::new(Rule::Produce, text))?;
             for (_, share) in self.shares.iter_mut().filter(|(id, _)| id.1 == *partition) {
-                share.restarted(now, power_cut, *end, self.wall_stepped);
-                share.log_started(before, *start, true);
+                share.restarted(now, power_cut, found.end, self.wall_stepped);
+                share.log_started(before, found.start, true);
             }
         }
         for member in self.members.values_mut() {
@@ -517,6 +540,7 @@ impl Model {
         self.tickets.clear();
         self.pending.clear();
         self.wakeups.broker_died();
+        self.readers.broker_died();
         self.flushes.clear();
         self.deletions.clear();
         self.syncing.clear();
@@ -573,7 +597,7 @@ impl Model {
     /// # Errors
     /// It is not.
     pub fn start_is(&mut self, id: &ShareId, start: i64) -> Result<(), Violation> {
-        let Some((share, log)) = self.shares.get_mut(id).zip(self.logs.get(&id.1)) else { return Ok(()) };
+        let Some((share, log)) = self.shares.get_mut(id).zip(self.logs.of(id)) else { return Ok(()) };
         if share.hand.resetting {
             return Ok(());
         }
@@ -596,7 +620,7 @@ impl Model {
     #[must_use]
     pub fn undone(&self) -> Option<String> {
         for (id, share) in &self.shares {
-            let log = &self.logs[&id.1];
+            let Some(log) = self.logs.of(id) else { continue };
             for offset in log.records.range(log.start..).map(|record| *record.0) {
                 let record = share.record(offset);
                 let done = record.may_be_settled() || record.unknown || record.replayed;
@@ -627,12 +651,4 @@ impl Model {
     pub fn share_ids(&self) -> Vec<ShareId> {
         self.shares.keys().cloned().collect()
     }
-}
-
-/// The records of some batches, in order.
-///
-/// # Errors
-/// What is wrong with the bytes.
-pub fn seen(bytes: &[bytes::Bytes]) -> Result<Vec<Seen>, String> {
-    Ok(content::batches(bytes)?.into_iter().flatten().collect())
 }

@@ -102,7 +102,10 @@ impl Net {
         let connection = self.connections.get_mut(&id).filter(|connection| connection.broker_open)?;
         self.ticket_last += 1;
         let ticket = Ticket(self.ticket_last);
-        connection.open.insert(ticket, (request, matches!(command, Command::ShareFetch(_))));
+        connection.open.insert(
+            ticket,
+            (request, matches!(command, Command::ShareFetch(_) | Command::StandaloneFetch(_))),
+        );
         self.of_ticket.insert(ticket, id);
         let speaker = match command {
             Command::ShareFetch(fetch) => Some((&fetch.group, &fetch.member, fetch.epoch == 0)),

@@ -198,13 +198,14 @@ impl Node {
         (done, job.map(|job| self.keep(job)))
     }
 
-    /// The disk syncs now; its word comes later. Says the partition and whether it went well.
+    /// The disk syncs now; its word comes later. Says the partition and whether it went well: behind a sync that failed
+    /// before, one of storage's own too, a good one says nothing, and storage tells nobody otherwise.
     pub fn run_sync(&mut self, number: u64) -> Option<(PartitionId, bool)> {
         match self.jobs.remove(&number)? {
             Job::Waits(job) => {
                 let partition = job.partition();
                 let result = job.run();
-                let well = !result.is_err();
+                let well = !result.is_err() && self.logs.syncs_when_asked(partition).is_ok();
                 self.poisoned |= !well;
                 self.jobs.insert(number, Job::Ran(result));
                 Some((partition, well))

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use coordinator::share::{Poison, ShareConfig, ShareOrder, ShareReset, WindowLimits};
+use coordinator::share::{Poison, ShareAssignment, ShareConfig, ShareOrder, ShareReset, WindowLimits};
 use records::Codec;
 
 use super::node::DEAD_LETTERS;
@@ -22,6 +22,21 @@ pub struct GroupPlan {
     pub config: Arc<ShareConfig>,
     /// How its members behave.
     pub members: Vec<Manners>,
+    /// Readers without membership, in its stead.
+    pub standalone: Vec<StandalonePlan>,
+}
+
+/// A reader without membership.
+#[derive(Clone, Copy, Debug)]
+pub struct StandalonePlan {
+    /// Percent of its sessions in which it takes more than its lane.
+    pub greedy_percent: u64,
+    /// Percent of its requests before which it leaves.
+    pub leave_percent: u64,
+    /// Percent of what it is done with that it commits, instead of acknowledging.
+    pub commit_percent: u64,
+    /// Percent of commits that name what lies between, too.
+    pub wide_percent: u64,
 }
 
 /// How a member's client behaves (`share-clients.md`: who fetches ahead, when acknowledgements leave, what follows a
@@ -55,6 +70,21 @@ pub struct ProducerPlan {
     pub batch_max: u64,
     /// Between two batches, at most, microseconds.
     pub pause_us_max: u64,
+}
+
+/// One transactional producer.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactorPlan {
+    /// What it writes, and how.
+    pub records: ProducerPlan,
+    /// Percent of transactions that it takes back.
+    pub abort_percent: u64,
+    /// Percent of batches behind which it waits for long.
+    pub waits_percent: u64,
+    /// For how long, at most, microseconds.
+    pub wait_us: u64,
+    /// Each transaction has an epoch of its own (KIP-890).
+    pub bumps_epochs: bool,
 }
 
 /// The dead-letter topic.
@@ -108,6 +138,8 @@ pub struct Plan {
     pub groups: Vec<GroupPlan>,
     /// Producers.
     pub producers: Vec<ProducerPlan>,
+    /// Transactional producers.
+    pub transactors: Vec<TransactorPlan>,
     /// Plain consumers.
     pub readers: usize,
     /// Clients that commit offsets.
@@ -158,12 +190,15 @@ impl Plan {
         let keys = random.pick(&[1, 2, 5, 20, 200]);
         let records = random.pick(&[40, 80, 120, 200]);
         let producers = random.between(1, 3);
+        let transactors = random.pick(&[0, 0, 1, 1, 2]);
+        let share = records / (producers + transactors) + 1;
         Self {
             partitions,
             keys,
             keyless_percent: random.pick(&[0, 0, 10, 50, 100]),
             groups: (0..group_count).map(|index| group(random, index)).collect(),
-            producers: (0..producers).map(|_| producer(random, records / producers + 1)).collect(),
+            producers: (0..producers).map(|_| producer(random, share)).collect(),
+            transactors: (0..transactors).map(|_| transactor(random, share)).collect(),
             readers: random.index(2),
             committers: random.index(2),
             disk_us_max: random.pick(&[50, 300, 5_000]),
@@ -199,7 +234,9 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
     let named = matches!(poison, Poison::DeadLetter | Poison::Follow) || random.percent(50);
     let config = ShareConfig {
         order: if keyed { ShareOrder::Key } else { ShareOrder::None },
+        assignment: if random.percent(40) { ShareAssignment::Sticky } else { ShareAssignment::Dynamic },
         reset: ShareReset::Earliest,
+        read_committed: random.percent(60),
         lock_ms: random.pick(&[2_000, 15_000, 15_000, 30_000]),
         delivery_count_max: random.pick(&[2, 3, 5, 5, 10]),
         record_locks_max: random.pick(&[100, 2_000, 2_000]),
@@ -224,7 +261,21 @@ fn group(random: &mut Random, index: usize) -> GroupPlan {
     let one = random.pick(&manners);
     let count = random.between(1, 5);
     let members = (0..count).map(|_| if mixed { random.pick(&manners) } else { one }).collect();
-    GroupPlan { name: Arc::from(format!("g{index}")), config: Arc::new(config), members }
+    let name = Arc::from(format!("g{index}"));
+    if keyed && random.percent(20) {
+        let standalone = (0..count).map(|_| standalone(random)).collect();
+        return GroupPlan { name, config: Arc::new(config), members: Vec::new(), standalone };
+    }
+    GroupPlan { name, config: Arc::new(config), members, standalone: Vec::new() }
+}
+
+fn standalone(random: &mut Random) -> StandalonePlan {
+    StandalonePlan {
+        greedy_percent: random.pick(&[0, 0, 10, 50]),
+        leave_percent: random.pick(&[0, 1, 10]),
+        commit_percent: random.pick(&[0, 50, 100]),
+        wide_percent: random.pick(&[0, 0, 30]),
+    }
 }
 
 /// Mostly so little that keys are kept as spans and waiting ones page out all the time.
@@ -253,6 +304,16 @@ fn producer(random: &mut Random, records: u64) -> ProducerPlan {
         records,
         batch_max: random.pick(&[1, 3, 10]),
         pause_us_max: random.pick(&[1_000, 50_000, 500_000]),
+    }
+}
+
+fn transactor(random: &mut Random, records: u64) -> TransactorPlan {
+    TransactorPlan {
+        records: producer(random, records),
+        abort_percent: random.pick(&[10, 40, 90]),
+        waits_percent: random.pick(&[0, 5, 30]),
+        wait_us: random.pick(&[2_000_000, 20_000_000]),
+        bumps_epochs: random.percent(50),
     }
 }
 

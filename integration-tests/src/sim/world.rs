@@ -18,11 +18,12 @@ use storage::SimDisk;
 
 use super::breakage::Breakage;
 use super::clients::{
-    Client, Committer, Member, Names, Operator, Producer, Reader, Socket, Turn, Wish, address, wake_event,
+    Client, Committer, Member, Names, Operator, Producer, Reader, Socket, Standalone, Transactor, Turn, Wish,
+    address, wake_event,
 };
 use super::clock::Clock;
 use super::event::Event;
-use super::model::{Model, Rule, ShareId, Violation};
+use super::model::{Model, Rule, ShareId, Violation, reader_name};
 use super::net::Net;
 use super::node::{Letters, Node, partition};
 use super::plan::Plan;
@@ -102,10 +103,20 @@ impl World {
             let producer = Producer::new(*producer, plan.keys, plan.keyless_percent, plan.partitions);
             clients.push(Client::Producer(producer));
         }
+        for transactor in &plan.transactors {
+            let transactor = Transactor::new(*transactor, plan.keys, plan.keyless_percent, plan.partitions);
+            clients.push(Client::Transactor(transactor));
+        }
         for group in &plan.groups {
             for (place, manners) in group.members.iter().enumerate() {
                 let member = Member::new(place, *manners, &group.name, &group.config, &plan);
                 clients.push(Client::Member(member));
+            }
+            for (lane, standalone) in (0..).zip(&group.standalone) {
+                let lane = (lane, group.standalone.len() as u64);
+                let lock_ms = group.config.lock_ms;
+                let reader = Standalone::new(lane, &group.name, lock_ms, *standalone, &plan);
+                clients.push(Client::Standalone(reader));
             }
         }
         clients.extend((0..plan.readers).map(|_| Client::Reader(Reader::new(0))));
@@ -359,7 +370,13 @@ impl World {
                 Wish::Send(socket, request, command) => self.send_request(socket, request, *command),
                 Wish::Close(socket) => self.client_closes(socket),
                 Wish::Wake(wait, token) => self.clock.after(wait, wake_event(client, token)),
-                Wish::Works(work) => self.model.works(&work)?,
+                Wish::Works(mut work) => {
+                    if let Some(socket) = work.reader {
+                        let Some(connection) = self.sockets.get(&socket) else { continue };
+                        work.member = reader_name(*connection);
+                    }
+                    self.model.works(&work)?;
+                }
                 Wish::Note(text) => self.trace.note(self.clock.mono(), format_args!("{text}")),
             }
         }
@@ -389,6 +406,7 @@ impl World {
         self.disk.fail_syncs(0);
         self.change_letters(false)?;
         self.change_letters(true)?;
+        self.order_for_readers();
         for client in 0..self.clients.len() {
             self.turn(client, |client, turn| {
                 if let Client::Member(member) = client {
@@ -479,6 +497,24 @@ fn note_input(trace: &mut Trace, now: coordinator::time::Mono, input: &Input<Dat
                     format_args!(
                         "command {} acknowledge {} epoch {} on {} {acks:?}",
                         ticket.0, request.member, request.epoch, request.connection.0
+                    ),
+                );
+            }
+            Command::StandaloneFetch(request) => {
+                let fetch = &request.fetch;
+                let acks: Vec<_> =
+                    fetch.parts.iter().map(|part| (part.partition.index, ranges(&part.acks))).collect();
+                let keys: Vec<_> = request.ranges.iter().map(|part| (part.0.index, &part.1)).collect();
+                trace.note(
+                    now,
+                    format_args!(
+                        "command {} read {} epoch {} on {} wait {} max {} keys {keys:?} acks {acks:?}",
+                        ticket.0,
+                        fetch.group,
+                        fetch.epoch,
+                        fetch.connection.0,
+                        fetch.wait_max_ms,
+                        fetch.records_max,
                     ),
                 );
             }

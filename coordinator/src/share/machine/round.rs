@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::standalone::is_reader;
 use super::{Ask, Flushing, Op, Part, PartState, Patience, ShareMachine, Timer, upper};
 use crate::io::{EventsAppended, IoError, OpId, Scanned, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
@@ -129,7 +130,7 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Where assignment is sticky, keys have their homes among the members that are at work here: who comes or goes
-    /// moves its share.
+    /// moves its share. Readers without membership go by their ranges.
     fn settle_in(&mut self, number: u32) {
         let Some(part) = self.parts.get(&number).filter(|part| part.open().is_some()) else { return };
         let group = self.group(part.group);
@@ -137,6 +138,7 @@ impl<S: Slice> ShareMachine<S> {
         if group.config.order == ShareOrder::Key && group.config.assignment == ShareAssignment::Sticky {
             let is_live = |name: &Arc<str>| group.live.as_ref().is_none_or(|live| live.contains(name));
             let members = part.interested.iter().filter_map(|member| self.members.get(member));
+            let members = members.filter(|member| !is_reader(&member.name));
             let staying = members.filter(|member| member.left_until.is_none() && is_live(&member.name));
             residents.extend(staying.map(|member| Arc::clone(&member.name)));
         }

@@ -3,7 +3,7 @@
 //! One share request is out at a time, heartbeats go over a connection of their own, and the application works off
 //! one record after another whatever the broker says, as stock clients do.
 
-mod acks;
+pub(super) mod acks;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -457,11 +457,14 @@ impl Member {
             }
             nothing &= part.acquired.is_empty();
             let data = part.data.as_ref().and_then(|data| content::bytes(data).ok()).unwrap_or_default();
-            let seen = content::batches(&data).unwrap_or_default();
+            let batches = content::batches(&data).unwrap_or_default();
             let index = part.partition.index;
             for range in &part.acquired {
                 for offset in range.first.get()..=range.last.get() {
-                    let record = seen.iter().flatten().find(|record| record.offset == offset);
+                    let record = batches
+                        .iter()
+                        .flat_map(|batch| &batch.records)
+                        .find(|record| record.offset == offset);
                     let key = record.and_then(|record| record.key);
                     let delivery = range.delivery;
                     self.buffer.push_back(Held { index, offset, key, delivery, mute: false });
@@ -591,6 +594,7 @@ impl Member {
         turn.wishes.push(Wish::Works(Work {
             group: Arc::clone(&self.group),
             member: Arc::clone(&self.name),
+            reader: None,
             record: (held.index, held.offset),
             begins,
         }));

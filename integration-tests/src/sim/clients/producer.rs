@@ -1,11 +1,13 @@
 //! A producer: one batch in flight, retried until it is answered well.
 
 use broker::executor::Data;
+use bytes::Bytes;
 use coordinator::command::{Acks, Command, Produce};
 use coordinator::io::AppendError;
 use coordinator::reply::{ProduceError, Reply};
-use records::TimestampType;
 use records::batch::BatchBuilder;
+use records::ids::Offset;
+use records::{Codec, TimestampType};
 
 use super::{Socket, Turn};
 use crate::sim::event::RequestId;
@@ -13,16 +15,16 @@ use crate::sim::node::partition;
 use crate::sim::plan::ProducerPlan;
 
 /// A batch is sent again after this long without an answer.
-const TIMEOUT_US: u64 = 10_000_000;
+pub(super) const TIMEOUT_US: u64 = 10_000_000;
 /// Pause before a failed batch is sent again.
-const RETRY_US: u64 = 200_000;
+pub(super) const RETRY_US: u64 = 200_000;
 /// Records of this size at most, beside their number.
 const PADDING_MAX: u64 = 60;
 /// Padding repeats itself, so that compression has something to do.
 const PADDING: [u8; PADDING_MAX as usize] = *b"the quick brown fox jumps over the lazy dog, and again, 0123";
 
 /// A record as its key, if it has one, and its number.
-type KeyAndNumber = (Option<u64>, u64);
+pub(super) type KeyAndNumber = (Option<u64>, u64);
 
 /// See the module.
 pub struct Producer {
@@ -102,32 +104,15 @@ impl Producer {
         let count = turn.random.between(1, self.plan.batch_max).min(self.left);
         self.left -= count;
         let index = turn.random.below(u64::from(self.partitions.unsigned_abs()));
-        let records = (0..count)
-            .map(|_| {
-                turn.names.record_last += 1;
-                let keyless = turn.random.percent(self.keyless_percent);
-                let key = (!keyless).then(|| turn.random.below(self.keys));
-                (key, turn.names.record_last)
-            })
-            .collect();
+        let records = (0..count).map(|_| turn.record(self.keys, self.keyless_percent)).collect();
         (i32::try_from(index).expect("below the number of partitions"), records)
     }
 
     fn send(&mut self, turn: &mut Turn<'_>) {
         let Some((index, records)) = &self.batch else { return };
-        let mut builder = BatchBuilder::new(self.plan.codec, TimestampType::Create);
-        if self.plan.idempotent {
-            let place = usize::try_from(*index).expect("partitions are counted from 0");
-            builder = builder.producer(self.id, 0, self.sequences[place]);
-        }
-        for (key, number) in records {
-            let key = key.map(|key| format!("key-{key}"));
-            let mut value = number.to_be_bytes().to_vec();
-            let padding = usize::try_from(number % PADDING_MAX).expect("below 60");
-            value.extend_from_slice(&PADDING[..padding]);
-            builder.append(turn.now.wall_ms, key.as_deref().map(str::as_bytes), Some(&value), &[]);
-        }
-        let batch = builder.build(records::ids::Offset::ZERO, -1);
+        let place = usize::try_from(*index).expect("partitions are counted from 0");
+        let producer = self.plan.idempotent.then_some((self.id, 0, self.sequences[place]));
+        let batch = build(turn.now.wall_ms, self.plan.codec, producer, false, records);
         let acks = if self.plan.acks_all { Acks::Synced } else { Acks::Written };
         let parts = vec![(partition(*index), batch.into())];
         let socket = match self.socket {
@@ -183,4 +168,29 @@ impl Producer {
             }
         }
     }
+}
+
+/// A batch of records, of a producer with id, epoch and sequence number where it has them.
+pub(super) fn build(
+    now_ms: i64,
+    codec: Codec,
+    producer: Option<(i64, i16, i32)>,
+    transactional: bool,
+    records: &[KeyAndNumber],
+) -> Bytes {
+    let mut builder = BatchBuilder::new(codec, TimestampType::Create);
+    if let Some((id, epoch, sequence)) = producer {
+        builder = builder.producer(id, epoch, sequence);
+    }
+    if transactional {
+        builder = builder.transactional();
+    }
+    for (key, number) in records {
+        let key = key.map(|key| format!("key-{key}"));
+        let mut value = number.to_be_bytes().to_vec();
+        let padding = usize::try_from(number % PADDING_MAX).expect("below 60");
+        value.extend_from_slice(&PADDING[..padding]);
+        builder.append(now_ms, key.as_deref().map(str::as_bytes), Some(&value), &[]);
+    }
+    builder.build(Offset::ZERO, -1)
 }

@@ -51,7 +51,7 @@ impl Reader {
             wait_max_ms: WAIT_MS,
             bytes_min: 1,
             bytes_max: 1 << 20,
-            isolation: Isolation::ReadUncommitted,
+            isolation: turn.random.pick(&[Isolation::ReadUncommitted, Isolation::ReadCommitted]),
             parts: vec![part],
         };
         let socket = match self.socket {
@@ -70,8 +70,8 @@ impl Reader {
         let Reply::Fetched(parts) = reply else { return };
         match parts.into_iter().next() {
             Some(Ok(part)) => {
-                if let Some(last) = part.data.and_then(|data| content::offsets(&data).last().copied()) {
-                    self.at = last + 1;
+                if let Some(next) = part.data.and_then(|data| content::next_offset(&data)) {
+                    self.at = next;
                 }
                 let pause = turn.random.pick(&[10, 1_000, 2_000_000]);
                 turn.wake(pause, self.turn);

@@ -12,10 +12,11 @@ use coordinator::time::Mono;
 use records::ids::PartitionId;
 
 use super::members::all_sure;
+use super::readers::Claims;
 use super::share::Word;
 use super::state::Tri;
 use super::{Model, Rule, Violation};
-use crate::sim::content::{self, Seen};
+use crate::sim::content::{self, Batch};
 
 /// Acknowledgements of one partition in one request, and what they did.
 #[derive(Clone, Debug)]
@@ -32,9 +33,9 @@ pub(super) struct Acked {
 /// A command that waits for its answer.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// Numbers of the records by part, and whether the answer waits for a sync.
+    /// The batches, and whether the answer waits for a sync.
     Produce {
-        parts: Vec<(PartitionId, Vec<u64>)>,
+        parts: Vec<(PartitionId, Option<Batch>)>,
         synced: bool,
     },
     ShareFetch {
@@ -45,6 +46,8 @@ pub(super) enum Asked {
         records_max: Option<i32>,
         per_key_max: usize,
         numbered: bool,
+        /// Those of a reader without membership.
+        ranges: Option<Claims>,
         acked: Vec<Acked>,
     },
     ShareAcknowledge {
@@ -60,6 +63,15 @@ pub(super) enum Asked {
         group: Arc<str>,
         at_least: u64,
     },
+    /// A plain fetch, perhaps of committed records.
+    Fetch {
+        committed: bool,
+    },
+    Beat {
+        group: Arc<str>,
+        member: Arc<str>,
+        epoch: i32,
+    },
     /// An operator's, kept elsewhere.
     Hand,
     Other,
@@ -67,12 +79,11 @@ pub(super) enum Asked {
 
 impl Asked {
     pub(super) fn produce(produce: &Produce) -> Self {
-        let numbers = |batch: &bytes::Bytes| {
-            let seen = super::seen(std::slice::from_ref(batch)).unwrap_or_default();
-            seen.into_iter().map(|seen| seen.number).collect()
+        let parsed = |bytes: &bytes::Bytes| {
+            content::batches(std::slice::from_ref(bytes)).ok().and_then(|batches| batches.into_iter().next())
         };
         let parts =
-            produce.parts.iter().map(|(partition, batch)| (*partition, numbers(&batch.bytes))).collect();
+            produce.parts.iter().map(|(partition, batch)| (*partition, parsed(&batch.bytes))).collect();
         Self::Produce { parts, synced: produce.acks == Acks::Synced }
     }
 
@@ -89,7 +100,7 @@ impl Asked {
             }
             Self::Produce { .. } | Self::Commit { .. } | Self::Offsets { .. } | Self::Hand => false,
             // A plain fetch dies with its connection, which is not kept here.
-            Self::Other => true,
+            Self::Fetch { .. } | Self::Beat { .. } | Self::Other => true,
         }
     }
 }
@@ -106,9 +117,9 @@ impl Model {
         };
         match (asked, reply) {
             (Asked::Produce { parts, synced }, Reply::Produced(results)) => {
-                for ((partition, numbers), result) in parts.into_iter().zip(results) {
-                    if let Ok(appended) = result {
-                        self.produced(partition, appended.base_offset.get(), &numbers, synced)?;
+                for ((partition, batch), result) in parts.into_iter().zip(results) {
+                    if let (Ok(appended), Some(batch)) = (result, batch) {
+                        self.produced(partition, &batch.at(appended.base_offset.get()), synced)?;
                     }
                 }
                 Ok(())
@@ -122,6 +133,7 @@ impl Model {
                     records_max,
                     per_key_max,
                     numbered,
+                    ranges,
                     acked,
                 },
                 Reply::ShareFetched(fetched),
@@ -142,6 +154,7 @@ impl Model {
                     records_max,
                     per_key_max,
                     numbered,
+                    ranges,
                     doubt: self.closed.contains(&connection),
                 };
                 self.granted(now, &terms, fetched)
@@ -177,31 +190,31 @@ impl Model {
                 Ok(())
             }
             (Asked::Hand, Reply::ShareKeys(_)) => Ok(()),
-            (_, Reply::Fetched(parts)) => parts.iter().flatten().try_for_each(|part| self.fetched(part)),
+            (Asked::Fetch { committed }, Reply::Fetched(parts)) => {
+                parts.iter().flatten().try_for_each(|part| self.fetched(part, committed))
+            }
+            (Asked::Beat { group, member, epoch }, Reply::Group(GroupReply::ShareHeartbeat(answer))) => {
+                self.beat_answered(now, &group, &member, epoch, answer.is_ok());
+                Ok(())
+            }
             (_, Reply::Group(_) | Reply::RecordsDeleted(_) | Reply::Offsets(_)) => Ok(()),
             (asked, reply) => Err(Violation::new(Rule::Reply, format!("{asked:?} is answered by {reply:?}"))),
         }
     }
 
-    fn produced(
-        &mut self,
-        partition: PartitionId,
-        base: i64,
-        numbers: &[u64],
-        synced: bool,
-    ) -> Result<(), Violation> {
+    fn produced(&mut self, partition: PartitionId, batch: &Batch, synced: bool) -> Result<(), Violation> {
         let Some(log) = self.logs.get_mut(&partition) else { return Ok(()) };
-        for (offset, number) in (base..).zip(numbers) {
-            let stored = log.records.get(&offset).map(|seen| seen.number);
-            if stored != Some(*number) && offset >= log.start_asked {
-                let text = format!("record {number} is told to be at {offset}, where {stored:?} is");
+        for seen in &batch.records {
+            let stored = log.records.get(&seen.offset);
+            if stored != Some(seen) && seen.offset >= log.start_asked {
+                let text = format!("{seen:?} is told to be where {stored:?} is");
                 return Err(Violation::new(Rule::Produce, text));
             }
-            if synced {
-                log.promised.insert(offset);
-            }
         }
-        let end = base + i64::try_from(numbers.len()).unwrap_or(i64::MAX);
+        let end = batch.last + 1;
+        if synced {
+            log.promised.extend(batch.base..end);
+        }
         if synced && log.synced < end {
             let text = format!("acks=all answers up to {end}, synced is {}", log.synced);
             return Err(Violation::new(Rule::Produce, text));
@@ -209,14 +222,22 @@ impl Model {
         Ok(())
     }
 
-    fn fetched(&self, part: &FetchedPart<Data>) -> Result<(), Violation> {
+    fn fetched(&self, part: &FetchedPart<Data>, committed: bool) -> Result<(), Violation> {
         let Some(data) = &part.data else { return Ok(()) };
         // Which partition it is is not in the answer: its records are found in one of the logs.
-        let seen = read(data)?;
+        let batches = content::bytes(data)
+            .and_then(|bytes| content::batches(&bytes))
+            .map_err(|text| Violation::new(Rule::Content, text))?;
         let in_one = self.logs.values().any(|log| {
-            seen.iter().all(|seen| log.records.get(&seen.offset) == Some(seen) || seen.offset >= log.end)
+            batches
+                .iter()
+                .flat_map(|batch| &batch.records)
+                .all(|seen| log.records.get(&seen.offset) == Some(seen) || seen.offset >= log.end)
         });
-        if in_one { Ok(()) } else { Err(Violation::new(Rule::Content, "a fetch shows what no log holds")) }
+        if !in_one {
+            return Err(Violation::new(Rule::Content, "a fetch shows what no log holds"));
+        }
+        if committed { self.logs.reads_committed(&batches, &part.aborted) } else { Ok(()) }
     }
 
     /// Every partition that was acknowledged has an outcome, which `outcome` finds in the answer.
@@ -260,8 +281,9 @@ impl Model {
                         return Err(Violation::new(Rule::Reply, text));
                     }
                     for (offset, word) in words.into_iter().filter(|(_, word)| word.settles) {
-                        let hold = share.record(offset).hold;
-                        if hold.is_some_and(|hold| hold.delivery != word.delivery && !hold.doubt) {
+                        let record = share.record(offset);
+                        let again = |hold: super::state::Hold| hold.delivery != word.delivery && !hold.doubt;
+                        if record.hold.is_some_and(again) && !record.may_return {
                             let text =
                                 format!("{offset} of {group} was granted again and its accept is taken");
                             return Err(Violation::new(Rule::Redelivery, text));
@@ -280,11 +302,4 @@ impl Model {
         }
         Ok(())
     }
-}
-
-/// The records of an answer.
-pub(super) fn read(data: &Data) -> Result<Vec<Seen>, Violation> {
-    content::bytes(data)
-        .and_then(|bytes| super::seen(&bytes))
-        .map_err(|text| Violation::new(Rule::Content, text))
 }

@@ -10,9 +10,10 @@ use coordinator::share::ShareOrder;
 use coordinator::time::{Micros, Mono};
 use records::ids::KeyHash;
 
+use super::readers::{Claims, contain};
 use super::state::{Hold, Tri};
 use super::{Model, Rule, ShareId, Violation};
-use crate::sim::content;
+use crate::sim::content::{self, BatchKind};
 
 /// Stored waits are whole milliseconds: an end may come that much early.
 const WAIT_SLACK: Micros = Micros(2_000);
@@ -28,6 +29,8 @@ pub(super) struct Terms {
     pub(super) records_max: Option<i32>,
     pub(super) per_key_max: usize,
     pub(super) numbered: bool,
+    /// Those of a reader without membership.
+    pub(super) ranges: Option<Claims>,
     /// What it brings may have come back already.
     pub(super) doubt: bool,
 }
@@ -52,6 +55,7 @@ impl Model {
                 for offset in range.first.get()..=range.last.get() {
                     total += 1;
                     self.check_grant(now, terms, &id, offset, range.count)?;
+                    self.check_home(now, terms, &id, offset)?;
                     // A grant of before a restart that was never answered may recall it unseen.
                     let ghosts = self.shares.get(&id).is_some_and(|share| now < share.ghosts_until);
                     let unseen = (ghosts && terms.per_key_max > 1) || self.has_doubt_before(&id, offset);
@@ -73,7 +77,7 @@ impl Model {
                         restarted: false,
                     };
                     let fails = u16::try_from(range.count - 1).unwrap_or(0);
-                    let is_there = self.logs.get(&id.1).is_some_and(|log| offset >= log.start);
+                    let is_there = self.logs.of(&id).is_some_and(|log| offset >= log.start);
                     let copied = self.letters.has(&id, offset);
                     if let Some(share) = self.shares.get_mut(&id).filter(|_| is_there) {
                         share.granted(offset, hold, fails, copied);
@@ -105,17 +109,24 @@ impl Model {
         offset: i64,
         count: i16,
     ) -> Result<(), Violation> {
-        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return Ok(()) };
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.of(id)) else { return Ok(()) };
         let member = &terms.member;
         let broken = |rule, text: String| {
             Err(Violation::new(rule, format!("{offset} of {} {} goes to {member}: {text}", id.0, id.1.index)))
         };
-        let Some(seen) = log.records.get(&offset).filter(|_| offset >= log.start_before) else {
-            return broken(Rule::Content, "there is no such record".to_owned());
+        let seen = match self.logs.grantable(id, offset) {
+            Ok(seen) if offset >= log.start_before => seen,
+            Ok(_) => return broken(Rule::Content, "it has left the log".to_owned()),
+            Err((rule, text)) => return broken(rule, text.to_owned()),
         };
         if offset < log.start {
             // It left the log in this very round, behind the answer perhaps.
             return Ok(());
+        }
+        if let Some(claims) = &terms.ranges
+            && claims.get(&id.1).is_none_or(|ranges| !contain(ranges, seen.key, offset))
+        {
+            return broken(Rule::Ranges, format!("it is of none of its ranges, {:?}", claims.get(&id.1)));
         }
         let record = share.record(offset);
         if record.settled == Tri::Yes && !record.may_return && !record.unknown {
@@ -145,7 +156,7 @@ impl Model {
 
     /// Whether an earlier record of the key may come back unseen, and recall this one.
     fn has_doubt_before(&self, id: &ShareId, offset: i64) -> bool {
-        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return false };
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.of(id)) else { return false };
         let key = log.records.get(&offset).and_then(|seen| seen.key);
         let earlier = key.and_then(|key| log.keys.get(&key)).into_iter().flatten();
         earlier.take_while(|&&other| other < offset).any(|&other| {
@@ -164,7 +175,7 @@ impl Model {
         offset: i64,
         key: KeyHash,
     ) -> Result<(), Violation> {
-        let (share, log) = (&self.shares[id], &self.logs[&id.1]);
+        let (share, log) = (&self.shares[id], self.logs.of(id).expect("every share has a log"));
         let member = &terms.member;
         let ghosts = now < share.ghosts_until;
         if share.hand.parked_since(key).is_some_and(|since| since < terms.since) {
@@ -228,7 +239,10 @@ impl Model {
         let mut by_offset = BTreeMap::new();
         let mut behind = -1;
         for batch in &batches {
-            for seen in batch {
+            if matches!(batch.kind, BatchKind::Marker(_)) {
+                return broken(format!("the marker {} is shown", batch.base));
+            }
+            for seen in &batch.records {
                 if seen.offset <= behind {
                     return broken(format!("{} comes behind {behind}", seen.offset));
                 }

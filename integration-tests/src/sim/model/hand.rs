@@ -283,7 +283,8 @@ impl Model {
 
     pub(super) fn reset_asked(&mut self, ticket: Ticket, request: &ResetOffsets) {
         for (partition, _) in &request.parts {
-            if let Some((share, log)) = self.share_and_log(&(Arc::clone(&request.group), *partition)) {
+            let id = (Arc::clone(&request.group), *partition);
+            if let Some((share, log)) = self.share_and_whole_log(&id) {
                 share.may_be_reset(log);
             }
         }
@@ -321,7 +322,7 @@ impl Model {
             if result.is_ok() {
                 self.letters.begins_elsewhere(&id);
             }
-            if let Some((share, log)) = self.share_and_log(&id) {
+            if let Some((share, log)) = self.share_and_whole_log(&id) {
                 match result {
                     Ok(at) => share.is_reset(at.get(), log),
                     // Refused for certain: nothing was changed.
@@ -331,7 +332,12 @@ impl Model {
         }
     }
 
-    pub(super) fn share_and_log(&mut self, id: &ShareId) -> Option<(&mut Share, &Log)> {
+    /// Whoever begins elsewhere passes over what is not decided, too.
+    fn share_and_whole_log(&mut self, id: &ShareId) -> Option<(&mut Share, &Log)> {
         self.shares.get_mut(id).zip(self.logs.get(&id.1))
+    }
+
+    pub(super) fn share_and_log(&mut self, id: &ShareId) -> Option<(&mut Share, &Log)> {
+        self.shares.get_mut(id).zip(self.logs.of(id))
     }
 }

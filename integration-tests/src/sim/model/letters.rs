@@ -193,7 +193,7 @@ impl Model {
     fn check_letter(&self, letter: &Letter) -> Result<(), Violation> {
         let id = letter.share();
         let broken = |text: &str| Err(Violation::new(Rule::DeadLetter, format!("{letter:?}: {text}")));
-        let (Some(share), Some(log)) = (self.shares.get(&id), self.logs.get(&id.1)) else {
+        let (Some(share), Some(log)) = (self.shares.get(&id), self.logs.of(&id)) else {
             return broken("there is no such share-partition");
         };
         let record = share.record(letter.offset);

@@ -36,6 +36,9 @@ pub(super) struct MemberView {
     gone_since: Option<Mono>,
     left_at: Option<Mono>,
     beat_at: Option<Mono>,
+    /// Its session is open, and the group knows it, since then at the latest.
+    opened_at: Option<Mono>,
+    joined_at: Option<Mono>,
     stops_at_disconnect: bool,
     /// Share fetches that are not answered, and answers that are not written, by connection.
     parked: BTreeMap<Ticket, ConnectionId>,
@@ -52,6 +55,11 @@ impl MemberView {
         self.seen(connection);
         self.loss = None;
         self.session = Some(connection);
+    }
+
+    /// It may be at work.
+    pub(super) fn may_be_resident(&self) -> bool {
+        self.session.is_some()
     }
 
     /// The answer to a share fetch went out.
@@ -88,6 +96,7 @@ impl Model {
         let mut acked = Vec::new();
         if taken {
             if fetch.epoch == 0 {
+                self.member(&fetch.group, &fetch.member).opened_at = Some(now);
                 let stops = fetch.key_share.is_some_and(|terms| terms.stops_at_disconnect);
                 self.session_opens(&fetch.group, &fetch.member, stops);
             }
@@ -122,6 +131,7 @@ impl Model {
             records_max: (fetch.strict || keyed).then_some(fetch.records_max),
             per_key_max: per_key_max as usize,
             numbered: fetch.key_share.is_some(),
+            ranges: None,
             acked,
         }
     }
@@ -152,7 +162,7 @@ impl Model {
         let id = (Arc::clone(group), partition);
         let mut sure = self.open.contains(&id);
         let mut acked = Acked { partition, numbered, words: Vec::new(), position: 0 };
-        let Some((share, log)) = self.shares.get_mut(&id).zip(self.logs.get(&partition)) else {
+        let Some((share, log)) = self.shares.get_mut(&id).zip(self.logs.of(&id)) else {
             return acked;
         };
         if share.config.order == ShareOrder::None && !numbered {
@@ -185,10 +195,11 @@ impl Model {
     }
 
     /// The final epoch.
-    fn session_closed(&mut self, group: &Arc<str>, member: &Arc<str>) {
+    pub(super) fn session_closed(&mut self, group: &Arc<str>, member: &Arc<str>) {
         self.session_ends(group, member, true);
         let view = self.member(group, member);
         view.session = None;
+        view.opened_at = None;
         view.loss = None;
         view.left_at = None;
     }
@@ -203,14 +214,49 @@ impl Model {
     pub(super) fn heartbeat(&mut self, now: Mono, group: &Arc<str>, member: &Arc<str>, epoch: i32) -> bool {
         let view = self.member(group, member);
         view.beat_at = Some(now);
+        if epoch <= 0 {
+            view.joined_at = None;
+        }
         if epoch == -1 {
             view.left_at = Some(now);
         }
         epoch == -1 && view.session.is_none()
     }
 
+    /// A heartbeat was answered: from now on the group knows the member, or does not.
+    pub(super) fn beat_answered(
+        &mut self,
+        now: Mono,
+        group: &Arc<str>,
+        member: &Arc<str>,
+        epoch: i32,
+        well: bool,
+    ) {
+        let view = self.member(group, member);
+        match epoch {
+            _ if !well => view.joined_at = None,
+            -1 => {}
+            _ => drop(view.joined_at.get_or_insert(now)),
+        }
+    }
+
+    /// Whether a member was at work for sure since before `since`.
+    pub(super) fn is_resident(&self, now: Mono, group: &Arc<str>, member: &Arc<str>, since: Mono) -> bool {
+        let Some(view) = self.members.get(&(Arc::clone(group), Arc::clone(member))) else { return false };
+        let before = |at: Option<Mono>| at.is_some_and(|at| at < since);
+        before(view.opened_at)
+            && before(view.joined_at)
+            && view.loss.is_none()
+            && view.gone_since.is_none()
+            && view.left_at.is_none()
+            && !self.is_doubtful(now, group, member)
+    }
+
     pub(super) fn connection_closed(&mut self, now: Mono, connection: ConnectionId) {
         self.closed.insert(connection);
+        if !self.stopping {
+            self.readers.closed(connection);
+        }
         let mut lost = Vec::new();
         let mut ended = Vec::new();
         for ((group, member), view) in &mut self.members {

@@ -12,6 +12,7 @@ use coordinator::time::{Micros, Mono};
 
 use super::hand::Hand;
 use super::log::Log;
+use super::readers::is_reader;
 use super::state::{Hold, Record, Tri};
 
 /// What survives a restart is stored in whole milliseconds: an end may come that much early.
@@ -302,7 +303,7 @@ impl Share {
             self.amend(offset, |record| {
                 let Some(hold) = &mut record.hold else { return };
                 // Without order everything returns when the state is read, unless there is an order again by then.
-                hold.doubt |= !keyed;
+                hold.doubt |= !keyed || is_reader(&hold.member);
                 hold.restarted = true;
                 hold.lock_end = None;
                 let rest = Mono((hold.since + lock).0.saturating_sub(STORED_SLACK.0));
@@ -315,13 +316,17 @@ impl Share {
     }
 
     /// It is in memory since the last round: if for the first time in this life, and without order ever since, what was
-    /// in hands has returned.
+    /// in hands has returned; what was in those of readers without membership has in any case.
     pub(super) fn is_read(&mut self, round: Mono) {
-        if std::mem::replace(&mut self.read, true) || self.is_keyed() || self.hand.settings_since >= round {
+        if std::mem::replace(&mut self.read, true) {
             return;
         }
+        let all = !self.is_keyed() && self.hand.settings_since < round;
         for offset in self.held() {
-            self.amend(offset, |record| record.hold = record.hold.take().filter(|hold| !hold.restarted));
+            self.amend(offset, |record| {
+                let returned = |hold: &mut Hold| hold.restarted && (all || is_reader(&hold.member));
+                record.hold.take_if(returned);
+            });
         }
     }
 

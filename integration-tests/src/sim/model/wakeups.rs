@@ -9,6 +9,7 @@ use coordinator::share::{ShareConfig, ShareOrder};
 use coordinator::time::{Micros, Mono};
 
 use super::log::Log;
+use super::readers::{Claims, contain};
 use super::share::Share;
 use super::state::{Record, Tri};
 use super::{Model, Rule, ShareId, Violation};
@@ -26,6 +27,8 @@ struct Asks {
     group: Arc<str>,
     member: Arc<str>,
     since: Mono,
+    /// Those of a reader without membership.
+    ranges: Option<Claims>,
 }
 
 /// See the module.
@@ -41,8 +44,15 @@ impl Wakeups {
         // One that waits for more bytes than a record has may wait on.
         if fetch.bytes_min <= 1 && fetch.wait_max_ms > 0 && fetch.epoch != -1 {
             let (group, member) = (Arc::clone(&fetch.group), Arc::clone(&fetch.member));
-            let asks = Asks { connection: fetch.connection, group, member, since: now };
+            let asks = Asks { connection: fetch.connection, group, member, since: now, ranges: None };
             self.asks.insert(ticket, asks);
+        }
+    }
+
+    /// Who asks is a reader without membership, and of these ranges.
+    pub(super) fn of_ranges(&mut self, ticket: Ticket, claims: &Claims) {
+        if let Some(asks) = self.asks.get_mut(&ticket) {
+            asks.ranges = Some(claims.clone());
         }
     }
 
@@ -78,9 +88,8 @@ impl Model {
             let since = |offset: i64| before.and_then(|ready| ready.get(&offset)).copied().unwrap_or(now);
             let found: BTreeMap<i64, Mono> =
                 found.into_iter().map(|offset| (offset, since(offset))).collect();
-            if let Some((offset, since)) = found.iter().min_by_key(|ready| ready.1)
-                && let Some(asks) = self.who_asks(now, id, *since)
-            {
+            for (offset, since) in &found {
+                let Some(asks) = self.who_asks(now, id, *offset, *since) else { continue };
                 let text = format!(
                     "{offset} of {} {} is ready since {since:?}, {} asks since {:?}, and gets nothing: {:?}",
                     id.0,
@@ -97,14 +106,20 @@ impl Model {
         Ok(())
     }
 
-    /// Who has asked for long while a record was ready since then, and holds nothing of the group.
-    fn who_asks(&self, now: Mono, id: &ShareId, since: Mono) -> Option<&Asks> {
+    /// Who has asked for long while a record was ready since then that may go to it, and holds nothing of the group.
+    fn who_asks(&self, now: Mono, id: &ShareId, offset: i64, since: Mono) -> Option<&Asks> {
+        let key = self.logs.of(id).and_then(|log| log.records.get(&offset)).and_then(|seen| seen.key);
+        let is_owed = |asks: &Asks| match &asks.ranges {
+            Some(claims) => claims.get(&id.1).is_some_and(|ranges| contain(ranges, key, offset)),
+            None => self.is_home(id, key, &asks.member),
+        };
         self.wakeups.asks.values().find(|asks| {
             let idle = |share: &Share| share.held_by(&asks.member).is_empty();
             let of_group = || self.shares.iter().filter(|(other, _)| other.0 == id.0);
             asks.group == id.0
                 && now - since.max(asks.since) > READY_MAX
                 && !self.closed.contains(&asks.connection)
+                && is_owed(asks)
                 && !self.is_doubtful(now, &asks.group, &asks.member)
                 && of_group().all(|(_, share)| idle(share))
         })
@@ -112,7 +127,7 @@ impl Model {
 
     /// Records that nothing can hold back.
     fn ready_records(&self, now: Mono, id: &ShareId) -> Vec<i64> {
-        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.get(&id.1)) else { return Vec::new() };
+        let (Some(share), Some(log)) = (self.shares.get(id), self.logs.of(id)) else { return Vec::new() };
         let config = &share.config;
         let full = share.held().len() * 2 >= config.record_locks_max as usize;
         if full || config.window_bytes_max < WINDOW_BYTES || share.hand.resetting || !self.pending.is_empty()

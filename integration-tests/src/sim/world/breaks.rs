@@ -5,8 +5,8 @@ use coordinator::command::{AckRange, Command, Fact};
 use coordinator::io::{Completion, EventsAppended, ScannedKind, Submission};
 use coordinator::reply::{AcquiredRange, Output, Reply, SharePart};
 use coordinator::shard::Input;
-use coordinator::share::ShareOrder;
-use records::ids::{Offset, PartitionId};
+use coordinator::share::{ShareAssignment, ShareOrder};
+use records::ids::{KeyHash, Offset, PartitionId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,6 +55,17 @@ impl Breaker {
                 }
                 (Some(Breakage::RecallForgotten), Input::Command(_, Command::ShareFetch(fetch))) => {
                     fetch.key_share.get_or_insert_default();
+                }
+                (Some(Breakage::RangesForgotten), Input::Command(_, Command::StandaloneFetch(request))) => {
+                    request.ranges.iter_mut().for_each(|part| part.1.truncate(1));
+                    let range = request.ranges.iter_mut().flat_map(|part| part.1.first_mut());
+                    range.for_each(|range| range.first = KeyHash(0));
+                }
+                (Some(Breakage::CommitForgotten), Input::Command(_, Command::StandaloneCommit(commit))) => {
+                    commit.parts.iter_mut().for_each(|part| part.1.clear());
+                }
+                (Some(Breakage::HomesForgotten), Input::Fact(Fact::ShareConfigured(_, config))) => {
+                    Arc::make_mut(config).assignment = ShareAssignment::Dynamic;
                 }
                 (Some(Breakage::LeaveForgotten), Input::Command(_, Command::ShareFetch(fetch))) => {
                     self.sessions.insert(Arc::clone(&fetch.member), fetch.epoch);
@@ -147,6 +158,17 @@ impl Breaker {
         }
     }
 
+    /// What the disk is asked for, instead of what was meant.
+    pub(super) fn submitted(&mut self, mut submission: Submission) -> Submission {
+        if self.breakage == Some(Breakage::AbortedShown)
+            && let Submission::Scan { committed, .. } | Submission::FindKey { committed, .. } =
+                &mut submission
+        {
+            *committed = false;
+        }
+        submission
+    }
+
     /// What the disk is said to have found, instead of the truth.
     pub(super) fn served(&mut self, mut completion: Completion<Data>) -> Completion<Data> {
         match (self.breakage, &mut completion) {
@@ -172,6 +194,9 @@ impl Breaker {
                 if found.records.len() > 1 =>
             {
                 found.records.remove(0);
+            }
+            (Some(Breakage::UndecidedShown), Completion::Appended(_, Ok(appended))) => {
+                appended.facts.last_stable = appended.facts.end;
             }
             (Some(Breakage::RecordHidden), Completion::Scanned(_, Ok(scanned))) => {
                 for batch in &mut scanned.batches {

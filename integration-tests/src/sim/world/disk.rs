@@ -107,7 +107,12 @@ impl World {
                 }
                 faked
             }
-            None => serve::serve(submission.clone(), &mut node.logs, &node.metadata, now_ms),
+            None => serve::serve(
+                self.breaker.submitted(submission.clone()),
+                &mut node.logs,
+                &node.metadata,
+                now_ms,
+            ),
         };
         if fails {
             self.disk.fail_writes(0);
@@ -168,12 +173,9 @@ impl World {
                     }
                     return self.model.letters_appended(*op, *partition, letters);
                 }
-                let mut seen = model::seen(std::slice::from_ref(batch)).unwrap_or_default();
-                for (offset, seen) in (appended.base_offset.get()..).zip(&mut seen) {
-                    seen.offset = offset;
-                }
-                let idempotent = records::BatchView::parse(batch).is_ok_and(|batch| batch.producer_id() >= 0);
-                self.model.appended(*partition, &seen, idempotent)
+                let batches = content::batches(std::slice::from_ref(batch)).unwrap_or_default();
+                let batch = batches.into_iter().next().map(|batch| batch.at(appended.base_offset.get()));
+                batch.map_or(Ok(()), |batch| self.model.appended(*partition, &batch))
             }
             (Submission::Append { partition, .. }, Completion::Appended(_, Err(_)))
                 if partition.topic == letter_partition(0).topic =>

@@ -14,9 +14,9 @@ use storage::{Disk, Logs, StorageError};
 
 use super::{Client, End, World, address};
 use crate::sim::clients::{Member, Socket, Wish};
-use crate::sim::content::{self, Letter, Seen};
+use crate::sim::content::{self, Letter};
 use crate::sim::event::{Event, RequestId};
-use crate::sim::model::{self, Rule, Violation};
+use crate::sim::model::{Found, Rule, Violation};
 use crate::sim::node::{Node, letter_partition, partition};
 
 /// How long the broker is down.
@@ -160,7 +160,7 @@ impl World {
             self.model.restarted(now, power_cut, &found, &letters)?;
         }
         self.started = true;
-        let ends: Vec<_> = found.values().map(|log| (log.0, log.1)).collect();
+        let ends: Vec<_> = found.values().map(|log| (log.start, log.last_stable, log.end)).collect();
         self.trace.note(now, format_args!("start of life {}, logs {ends:?}", self.life));
         node.round_at = Some(now);
         self.node = Some(node);
@@ -346,6 +346,9 @@ impl World {
         let members: Vec<usize> = (0..self.clients.len())
             .filter(|client| matches!(self.clients[*client], Client::Member(_)))
             .collect();
+        if members.is_empty() {
+            return Ok(());
+        }
         let client = members[self.random.index(members.len())];
         self.turn(client, |client, turn| {
             if let Client::Member(member) = client {
@@ -374,20 +377,23 @@ impl World {
     }
 }
 
-/// Start, end and records of a log.
-fn look_through(logs: &mut Logs, id: PartitionId) -> Result<(i64, i64, Vec<Seen>), String> {
+/// What is in a log.
+fn look_through(logs: &mut Logs, id: PartitionId) -> Result<Found, String> {
     let facts = logs.facts(id).ok_or_else(|| StorageError::UnknownPartition.to_string())?;
-    let (start, end) = (facts.log_start.get(), facts.end.get());
-    let mut found = Vec::new();
+    let (start, end, last_stable) = (facts.log_start.get(), facts.end.get(), facts.last_stable.get());
+    let mut found = Found { start, end, last_stable, batches: Vec::new() };
     let mut from = start;
     while from < end {
         let Some(bytes) = read_from(logs, id, from, end)? else { break };
-        let seen = model::seen(&[bytes])?;
-        let Some(last) = seen.last() else { return Err(format!("nothing at {from}")) };
-        from = last.offset + 1;
-        found.extend(seen.into_iter().filter(|seen| seen.offset >= start));
+        let batches = content::batches(&[bytes])?;
+        let Some(last) = batches.last() else { return Err(format!("nothing at {from}")) };
+        from = last.last + 1;
+        found.batches.extend(batches);
     }
-    Ok((start, end, found))
+    for batch in &mut found.batches {
+        batch.records.retain(|seen| seen.offset >= start);
+    }
+    Ok(found)
 }
 
 /// The dead letters of a log.

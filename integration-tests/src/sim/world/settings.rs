@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coordinator::command::Fact;
 use coordinator::shard::Input;
-use coordinator::share::{ShareConfig, ShareOrder};
+use coordinator::share::{ShareAssignment, ShareConfig, ShareOrder};
 use coordinator::time::Micros;
 
 use super::World;
@@ -54,7 +54,7 @@ impl World {
         let random = &mut self.random;
         let (group, before) = &self.configs[place];
         let mut config = ShareConfig::clone(before);
-        match random.below(6) {
+        match random.below(7) {
             0 | 1 => {
                 config.order = match config.order {
                     ShareOrder::Key => ShareOrder::None,
@@ -63,11 +63,33 @@ impl World {
             }
             2 => config.poison = random.pick(&POISON),
             3 => config.key_inflight_max = random.pick(&[1, 2, 5]),
+            6 => {
+                config.assignment = match config.assignment {
+                    ShareAssignment::Dynamic => ShareAssignment::Sticky,
+                    ShareAssignment::Sticky => ShareAssignment::Dynamic,
+                }
+            }
             4 => config.delivery_count_max = random.pick(&[2, 3, 5, 10]),
             _ => config.record_locks_max = random.pick(&[100, 2_000]),
         }
         config.dead_letter_topic = Some(Arc::from(node::DEAD_LETTERS));
-        let (group, config) = (Arc::clone(group), Arc::new(config));
+        let group = Arc::clone(group);
+        self.configure(place, group, config);
+    }
+
+    /// Readers without membership can go on only where there is an order again.
+    pub(super) fn order_for_readers(&mut self) {
+        for place in 0..self.configs.len() {
+            let (group, before) = &self.configs[place];
+            if before.order == ShareOrder::None && !self.plan.groups[place].standalone.is_empty() {
+                let config = ShareConfig { order: ShareOrder::Key, ..ShareConfig::clone(before) };
+                self.configure(place, Arc::clone(group), config);
+            }
+        }
+    }
+
+    fn configure(&mut self, place: usize, group: Arc<str>, config: ShareConfig) {
+        let config = Arc::new(config);
         self.trace.note(self.clock.mono(), format_args!("settings of {group}: {config:?}"));
         self.configs[place].1 = Arc::clone(&config);
         self.tell(Input::Fact(Fact::ShareConfigured(group, config)));

@@ -5,37 +5,43 @@ use std::collections::BTreeMap;
 use coordinator::command::{AckRange, DeliveryNumber};
 
 /// Acknowledgement types on the wire.
-pub(super) const ACCEPT: i8 = 1;
-pub(super) const RELEASE: i8 = 2;
-pub(super) const REJECT: i8 = 3;
-pub(super) const RENEW: i8 = 4;
+pub(in crate::sim::clients) const ACCEPT: i8 = 1;
+pub(in crate::sim::clients) const RELEASE: i8 = 2;
+pub(in crate::sim::clients) const REJECT: i8 = 3;
+pub(in crate::sim::clients) const RENEW: i8 = 4;
 
 /// By partition and offset, at most one each.
 #[derive(Debug, Default)]
-pub(super) struct Acks {
+pub(in crate::sim::clients) struct Acks {
     waiting: BTreeMap<(i32, i64), (DeliveryNumber, i8)>,
 }
 
 impl Acks {
-    pub(super) fn put(&mut self, index: i32, offset: i64, delivery: DeliveryNumber, kind: i8) {
+    pub(in crate::sim::clients) fn put(
+        &mut self,
+        index: i32,
+        offset: i64,
+        delivery: DeliveryNumber,
+        kind: i8,
+    ) {
         self.waiting.insert((index, offset), (delivery, kind));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::sim::clients) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    pub(super) fn has_renewals(&self) -> bool {
+    pub(in crate::sim::clients) fn has_renewals(&self) -> bool {
         self.waiting.values().any(|(_, kind)| *kind == RENEW)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::sim::clients) fn clear(&mut self) {
         self.waiting.clear();
     }
 
     /// Everything, as ascending ranges by partition: adjacent offsets in one, with a type each where they differ (as
     /// Java sends them); with delivery numbers only what has number and type in common.
-    pub(super) fn take(&mut self, numbered: bool) -> BTreeMap<i32, Vec<AckRange>> {
+    pub(in crate::sim::clients) fn take(&mut self, numbered: bool) -> BTreeMap<i32, Vec<AckRange>> {
         let mut parts: BTreeMap<i32, Vec<AckRange>> = BTreeMap::new();
         for ((index, offset), (delivery, kind)) in std::mem::take(&mut self.waiting) {
             let ranges = parts.entry(index).or_default();
