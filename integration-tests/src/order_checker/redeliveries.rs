@@ -37,6 +37,24 @@ impl Expiries {
         let before = |(from, to): &(i64, i64)| *from <= start_ns && start_ns <= to + self.soon_ns;
         self.seen_ns.iter().any(before)
     }
+
+    /// Whether somebody worked on this record by a delivery that was over: a later one had begun before, and a lock ran
+    /// out while the member said nothing. A stock client is not told so.
+    pub fn outdated(&self, events: &[Event], (partition, offset): (i32, i64)) -> bool {
+        let starts = || {
+            events.iter().filter(|event| {
+                (event.partition, event.offset, event.what) == (partition, offset, What::Start)
+            })
+        };
+        starts().any(|event| {
+            let overtaken =
+                starts().any(|other| other.at_ns < event.at_ns && other.deliveries > event.deliveries);
+            let of_member = events.iter().filter(|other| other.member == event.member);
+            let silent_from = of_member.map(|other| other.at_ns).filter(|at| *at < event.at_ns).max();
+            let silent = silent_from.unwrap_or(i64::MIN)..=event.at_ns;
+            overtaken && self.seen_ns.iter().any(|(from, to)| silent.contains(from) || silent.contains(to))
+        })
+    }
 }
 
 /// How often records came again after they had succeeded.
@@ -176,6 +194,19 @@ mod tests {
                 "{seen:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_delivery_is_outdated_when_its_lock_ran_out_in_silence() {
+        let start =
+            |at_ns, member: &str, deliveries| Event { deliveries, ..event(at_ns, member, What::Start) };
+        let seen = |from, to| Expiries { seen_ns: vec![(from, to)], soon_ns: 0 };
+        let mut events = vec![event(50, "a", What::Ready), start(100, "b", 2), start(200, "a", 1)];
+        assert!(seen(90, 95).outdated(&events, (0, 7)));
+        assert!(!seen(90, 95).outdated(&events, (0, 8)), "another record");
+        assert!(!seen(40, 45).outdated(&events, (0, 7)), "it was at work when that lock ran out");
+        events[2].deliveries = 3;
+        assert!(!seen(90, 95).outdated(&events, (0, 7)), "its delivery is the newest");
     }
 
     #[test]
