@@ -125,7 +125,7 @@ impl SharePartition {
                 return true;
             }
             let held =
-                holder.map_or(0, |holder| self.holders.get(holder).out.range(first..=range.last).count());
+                holder.map_or(0, |holder| self.holders.get(holder).out.range(first, range.last).count());
             !twice && i64::try_from(held) == Ok(range.last - first + 1)
         })
     }
@@ -147,10 +147,10 @@ impl SharePartition {
             // Done already, or gone from the log: that is no fault of it.
             return below;
         }
-        let held = self.holders.find(member).map(|holder| &self.holders.get(holder).out);
-        let offsets: Vec<i64> =
-            held.map_or(Vec::new(), |held| held.range(first..=range.last).copied().collect());
-        for offset in offsets {
+        let holder = self.holders.find(member);
+        let mut from = first;
+        while let Some(offset) = holder.and_then(|holder| self.holders.held_in(holder, from, range.last)) {
+            from = offset + 1;
             // An earlier release in this very range may have taken it away (delivery numbers).
             let Some(slot) = self.window.get(offset).copied().filter(super::window::Slot::is_out) else {
                 continue;

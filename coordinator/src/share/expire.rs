@@ -77,7 +77,7 @@ impl SharePartition {
     pub(crate) fn release_member(&mut self, name: &str, now: Now) {
         self.replays.values_mut().for_each(|replay| replay.part.release_member(name, now));
         let Some(holder) = self.holders.find(name) else { return };
-        let offsets: Vec<i64> = self.holders.get(holder).out.iter().copied().collect();
+        let offsets: Vec<i64> = self.holders.get(holder).out.iter().collect();
         for &offset in &offsets {
             let slot = *self.window.slot(offset);
             let counted = slot.state == RecordState::Held
@@ -100,7 +100,6 @@ impl SharePartition {
             .get(holder)
             .out
             .iter()
-            .copied()
             .filter(|&offset| self.window.slot(offset).lock == lock)
             .collect();
         let mut keys = Vec::new();
@@ -197,7 +196,7 @@ impl SharePartition {
         let Some(holder) = self.holders.find(name) else { return Vec::new() };
         let holder = self.holders.get_mut(holder);
         let mut untold = std::mem::take(&mut holder.untold);
-        untold.retain(|(_, offset)| !holder.out.contains(offset));
+        untold.retain(|(_, offset)| !holder.out.contains(*offset));
         untold
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::offset_set::OffsetSet;
 use crate::time::{Micros, Mono};
 
 /// Members and locks of a share-partition.
@@ -46,7 +47,7 @@ impl Survivor {
 pub(crate) struct Holder {
     pub(crate) name: Arc<str>,
     /// Offsets in its hands, recalled ones included.
-    pub(crate) out: BTreeSet<i64>,
+    pub(crate) out: OffsetSet,
     /// Deliveries and their offsets that were taken from it without its asking, not told to it yet (delivery numbers
     /// only).
     pub(crate) untold: Vec<(u64, i64)>,
@@ -85,7 +86,8 @@ impl Holders {
         self.holder_next += 1;
         let number = self.holder_next;
         self.by_name.insert(Arc::clone(name), number);
-        self.list.insert(number, Holder { name: Arc::clone(name), out: BTreeSet::new(), untold: Vec::new() });
+        self.list
+            .insert(number, Holder { name: Arc::clone(name), out: OffsetSet::default(), untold: Vec::new() });
         number
     }
 
@@ -104,6 +106,11 @@ impl Holders {
             self.by_name.remove(&holder.name);
         }
         idle
+    }
+
+    /// The first offset of `first..=last` in a holder's hands.
+    pub(crate) fn held_in(&self, number: u32, first: i64, last: i64) -> Option<i64> {
+        self.list.get(&number)?.out.range(first, last).next()
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Holder)> {
@@ -175,7 +182,7 @@ impl Holders {
                 self.timers.remove(&(ends, number));
             }
         }
-        self.get_mut(holder).out.remove(&offset);
+        self.get_mut(holder).out.remove(offset);
         holder
     }
 

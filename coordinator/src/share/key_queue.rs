@@ -15,23 +15,26 @@
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled,
 //! or while one is in the key's span.
 
+mod keys;
 mod members;
 mod ranges;
+mod shelves;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use records::ids::KeyHash;
 
+use self::keys::{Keys, Lent};
+use self::shelves::Shelves;
 use super::homes::{Home, Homes};
 use super::key_set::KeySet;
+use super::offset_set::OffsetSet;
 use super::spans::Spans;
-use super::window::{NONE, RecordState, Window};
+use super::window::{NO_ENTRY, NONE, RecordState, Window};
 
 /// About what a key costs, tree and ready sets included; measured by `benches/tests/share_memory.rs`.
 const KEY_BYTES: u64 = 136;
-/// About what a ready record without a key costs in its set.
-const KEYLESS_BYTES: u64 = 17;
 /// A key with a long span gets more of its records when fewer than this many are left.
 const QUEUED_LOW: u32 = 32;
 /// A key with more records than this in its queue does not go to rest.
@@ -46,15 +49,15 @@ const TIRED_ONE_IN: u32 = 16;
 /// The queues of a share-partition.
 #[derive(Debug)]
 pub(crate) struct KeyQueue {
-    keys: BTreeMap<KeyHash, Key>,
-    free: BTreeSet<(Home, i64)>,
-    tired: BTreeSet<(Home, i64)>,
-    own: BTreeSet<(u32, i64)>,
-    keyless: BTreeSet<i64>,
+    keys: Keys,
+    free: Shelves<Home>,
+    tired: Shelves<Home>,
+    own: Shelves<u32>,
+    keyless: OffsetSet,
     /// Keys that do not hand out what they have.
     halted: BTreeMap<KeyHash, Halt>,
     /// Heads of followed keys with nothing out.
-    following: BTreeSet<i64>,
+    following: OffsetSet,
     loads: BTreeMap<u32, Load>,
     /// Keys (not keyless records) in `free` and `tired`.
     ready_keys: usize,
@@ -73,13 +76,13 @@ impl Default for KeyQueue {
     /// The first tired record need not wait.
     fn default() -> Self {
         Self {
-            keys: BTreeMap::new(),
-            free: BTreeSet::new(),
-            tired: BTreeSet::new(),
-            own: BTreeSet::new(),
-            keyless: BTreeSet::new(),
+            keys: Keys::default(),
+            free: Shelves::default(),
+            tired: Shelves::default(),
+            own: Shelves::default(),
+            keyless: OffsetSet::default(),
             halted: BTreeMap::new(),
-            following: BTreeSet::new(),
+            following: OffsetSet::default(),
             loads: BTreeMap::new(),
             ready_keys: 0,
             leased_keys: 0,
@@ -90,29 +93,6 @@ impl Default for KeyQueue {
             tired_credit: TIRED_ONE_IN,
         }
     }
-}
-
-#[derive(Debug)]
-struct Key {
-    head: i64,
-    tail: i64,
-    place: Place,
-    out: Option<Box<Out>>,
-    /// Records in its queue.
-    len: u32,
-    /// It has a span.
-    spilled: bool,
-    /// It rests in a page.
-    resting: bool,
-}
-
-/// The records of a key that are in members' hands, ascending, with their holders.
-#[derive(Debug, Default)]
-struct Out {
-    held: Vec<(i64, u32)>,
-    recalled: Vec<(i64, u32)>,
-    /// Whose load this key counts in.
-    lessee: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,17 +171,16 @@ impl Cursor {
 impl KeyQueue {
     /// The oldest record that `holder`, who has this home, may take, at or behind the cursor.
     pub(crate) fn peek(&self, holder: u32, home: Home, cursor: &Cursor, open: Open) -> Option<(i64, Source)> {
-        let own = self.own.range((holder, cursor.own)..=(holder, i64::MAX)).next().filter(|_| open.own);
-        let free = self.free.range((home, cursor.free)..=(home, i64::MAX)).next().filter(|_| open.keys);
+        let own = if open.own { self.own.next(holder, cursor.own) } else { None };
+        let free = if open.keys { self.free.next(home, cursor.free) } else { None };
         let rested = free.is_none() || self.tired_credit >= TIRED_ONE_IN;
-        let tired =
-            self.tired.range((home, cursor.tired)..=(home, i64::MAX)).next().filter(|_| rested && open.keys);
-        let keyless = self.keyless.range(cursor.keyless..).next();
+        let tired = if rested && open.keys { self.tired.next(home, cursor.tired) } else { None };
+        let keyless = self.keyless.next(cursor.keyless);
         [
-            own.map(|own| (own.1, Source::Own)),
-            free.map(|free| (free.1, Source::Free)),
-            tired.map(|tired| (tired.1, Source::Tired)),
-            keyless.map(|&at| (at, Source::Keyless)),
+            own.map(|at| (at, Source::Own)),
+            free.map(|at| (at, Source::Free)),
+            tired.map(|at| (at, Source::Tired)),
+            keyless.map(|at| (at, Source::Keyless)),
         ]
         .into_iter()
         .flatten()
@@ -210,15 +189,16 @@ impl KeyQueue {
 
     /// Everything that `holder`, who has this home, could take now, in no order.
     pub(crate) fn ready_for(&self, holder: u32, home: Home) -> impl Iterator<Item = i64> {
-        let own = self.own.range((holder, i64::MIN)..=(holder, i64::MAX)).map(|own| own.1);
-        let bounds = (home, i64::MIN)..=(home, i64::MAX);
-        let keyed = self.free.range(bounds.clone()).chain(self.tired.range(bounds)).map(|ready| ready.1);
-        own.chain(keyed).chain(self.keyless.iter().copied())
+        self.own
+            .iter(holder)
+            .chain(self.free.iter(home))
+            .chain(self.tired.iter(home))
+            .chain(self.keyless.iter())
     }
 
     /// The first record that keeps no order, at or behind `from`.
     pub(crate) fn peek_keyless(&self, from: i64) -> Option<i64> {
-        self.keyless.range(from..).next().copied()
+        self.keyless.next(from)
     }
 
     /// A record was taken: keeps the balance between rested and tired ones.
@@ -245,7 +225,7 @@ impl KeyQueue {
     /// Whether a key has nothing more to hand out before its span.
     pub(crate) fn is_starved(&self, key: KeyHash) -> bool {
         let span = self.spans.get(key).map_or(i64::MAX, |span| span.first);
-        self.keys.get(&key).is_none_or(|entry| entry.head == NONE || span <= entry.head)
+        self.keys.find(key).is_none_or(|entry| entry.head == NONE || span <= entry.head)
     }
 
     /// Records that could go out now, about.
@@ -301,23 +281,24 @@ impl KeyQueue {
 
     /// A key with a span has a queue, if an empty one.
     pub(crate) fn queue_span(&mut self, window: &Window, key: KeyHash) {
-        self.entry(key);
+        self.entry(NO_ENTRY, key);
         self.span_changed(window, key);
     }
 
     /// The span of `key` has changed, or it does not rest any more.
     pub(crate) fn span_changed(&mut self, window: &Window, key: KeyHash) {
         let (spilled, resting) = (self.spans.contains(key), self.resting.contains(key));
-        if let Some(entry) = self.keys.get_mut(&key) {
+        if let Some(number) = self.keys.number(key) {
+            let entry = self.keys.get_mut(number);
             (entry.spilled, entry.resting) = (spilled, resting);
-            self.refresh(window, key);
+            self.refresh_entry(window, number);
         }
     }
 
     /// A record of `key` was found that has no state yet; with `bound` others of its key in the queue it is only counted.
     /// Says whether it was.
     pub(crate) fn counts_only(&mut self, window: &Window, key: KeyHash, offset: i64, bound: u32) -> bool {
-        let full = || self.keys.get(&key).is_some_and(|entry| entry.len >= bound);
+        let full = || self.keys.find(key).is_some_and(|entry| entry.len >= bound);
         if !self.spans.contains(key) && !full() {
             return false;
         }
@@ -329,9 +310,9 @@ impl KeyQueue {
     /// The queued records of a key that may rest in a page: nothing of it is in members' hands, its next record waits
     /// for its time, and none of its span lies before that.
     pub(crate) fn at_rest(&self, window: &Window, key: KeyHash) -> Option<Vec<i64>> {
-        let entry = self.keys.get(&key)?;
+        let entry = self.keys.find(key)?;
         let looks = self.spans.get(key).is_some_and(|span| span.finding.is_some() || span.first < entry.head);
-        if entry.place != Place::Waiting || entry.out.is_some() || looks || entry.len > AT_REST_MAX {
+        if entry.place != Place::Waiting || !entry.out.is_empty() || looks || entry.len > AT_REST_MAX {
             return None;
         }
         let mut queued = Vec::with_capacity(entry.len as usize);
@@ -345,24 +326,26 @@ impl KeyQueue {
 
     /// A key goes to rest in a page: its queue and its span are forgotten here. Says from where on the span had records.
     pub(crate) fn rest(&mut self, key: KeyHash) -> Option<i64> {
-        if self.keys.remove(&key).is_some_and(|entry| entry.place == Place::Waiting) {
+        let entry = self.keys.number(key).and_then(|number| self.keys.remove(number));
+        if entry.is_some_and(|entry| entry.place == Place::Waiting) {
             self.waiting_keys -= 1;
         }
         self.resting.insert(key);
         self.spans.remove(key).map(|span| span.first)
     }
 
-    fn entry(&mut self, key: KeyHash) -> &mut Key {
+    /// The number of a key, which gets a queue if it has none.
+    fn entry(&mut self, hint: u32, key: KeyHash) -> u32 {
         let (spans, resting) = (&self.spans, &self.resting);
-        self.keys.entry(key).or_insert_with(|| Key {
-            head: NONE,
-            tail: NONE,
-            place: Place::Nowhere,
-            out: None,
-            len: 0,
-            spilled: spans.contains(key),
-            resting: resting.contains(key),
+        self.keys.number_or_add(hint, key, |new| {
+            (new.spilled, new.resting) = (spans.contains(key), resting.contains(key));
         })
+    }
+
+    /// The number of the key of a record with a slot.
+    fn number_of(&self, window: &Window, key: KeyHash, offset: i64) -> Option<u32> {
+        let hint = window.get(offset).map_or(NO_ENTRY, |slot| slot.entry);
+        self.keys.number_from(hint, key)
     }
 
     /// A record that keeps no order is to be delivered.
@@ -374,22 +357,23 @@ impl KeyQueue {
 
     /// A record that keeps no order is not to be delivered now.
     pub(crate) fn remove_keyless(&mut self, offset: i64) {
-        self.keyless.remove(&offset);
+        self.keyless.remove(offset);
     }
 
     /// A record of `key` is to be delivered: newly found, or back.
     pub(crate) fn push(&mut self, window: &mut Window, key: KeyHash, offset: i64) {
-        let entry = self.entry(key);
+        let slot = window.slot_mut(offset);
+        let number = self.entry(slot.entry, key);
+        let entry = self.keys.get_mut(number);
+        (slot.entry, slot.next) = (number, NONE);
         entry.len += 1;
         if entry.head == NONE {
             (entry.head, entry.tail) = (offset, offset);
-            window.slot_mut(offset).next = NONE;
         } else if entry.tail < offset {
             window.slot_mut(entry.tail).next = offset;
-            window.slot_mut(offset).next = NONE;
             entry.tail = offset;
         } else if offset < entry.head {
-            window.slot_mut(offset).next = entry.head;
+            slot.next = entry.head;
             entry.head = offset;
         } else {
             // Behind others that came back: those in front are never more than a key may have in flight, or than one
@@ -402,14 +386,30 @@ impl KeyQueue {
             window.slot_mut(offset).next = behind;
             window.slot_mut(before).next = offset;
         }
-        self.refresh(window, key);
+        self.refresh_entry(window, number);
     }
 
-    /// A queued record of `key` leaves the queue; grants take the head, in which case this is one step.
+    /// A queued record of `key` leaves the queue.
     pub(crate) fn remove(&mut self, window: &mut Window, key: KeyHash, offset: i64) {
-        let Some(entry) = self.keys.get_mut(&key) else { return };
-        let next = window.slot(offset).next;
+        if let Some(number) = self.unlink(window, key, offset) {
+            self.refresh_entry(window, number);
+        }
+    }
+
+    /// A queued record of `key` goes into `holder`'s hands.
+    pub(crate) fn grant(&mut self, window: &mut Window, key: KeyHash, offset: i64, holder: u32) {
+        self.unlink(window, key, offset);
+        self.lend(window, key, offset, holder, false);
+    }
+
+    /// Takes a record out of its key's list; grants take the head, in which case this is one step.
+    fn unlink(&mut self, window: &mut Window, key: KeyHash, offset: i64) -> Option<u32> {
+        let slot = window.slot_mut(offset);
+        let number = self.keys.number_from(slot.entry, key)?;
+        let entry = self.keys.get_mut(number);
+        let next = slot.next;
         if entry.head == offset {
+            slot.next = NONE;
             entry.head = next;
             if next == NONE {
                 entry.tail = NONE;
@@ -420,65 +420,73 @@ impl KeyQueue {
                 before = window.slot(before).next;
             }
             if before == NONE {
-                return;
+                return None;
             }
             window.slot_mut(before).next = next;
+            window.slot_mut(offset).next = NONE;
             if entry.tail == offset {
                 entry.tail = before;
             }
         }
         entry.len -= 1;
-        window.slot_mut(offset).next = NONE;
-        self.refresh(window, key);
+        Some(number)
     }
 
     /// A record of `key` is in `holder`'s hands.
-    pub(crate) fn lend(&mut self, window: &Window, key: KeyHash, offset: i64, holder: u32, recalled: bool) {
-        let leased = &mut self.entry(key).out;
-        let is_new = leased.is_none();
-        let out = leased.get_or_insert_with(|| Box::new(Out { lessee: holder, ..Out::default() }));
-        let list = if recalled { &mut out.recalled } else { &mut out.held };
-        insert_sorted(list, (offset, holder));
+    pub(crate) fn lend(
+        &mut self,
+        window: &mut Window,
+        key: KeyHash,
+        offset: i64,
+        holder: u32,
+        recalled: bool,
+    ) {
+        let slot = window.slot_mut(offset);
+        let number = self.entry(slot.entry, key);
+        slot.entry = number;
+        let entry = self.keys.get_mut(number);
         let load = self.loads.entry(holder).or_default();
         load.records += 1;
-        load.keys += usize::from(is_new);
-        self.leased_keys += usize::from(is_new);
-        self.refresh(window, key);
+        if entry.out.is_empty() {
+            entry.lessee = holder;
+            load.keys += 1;
+            self.leased_keys += 1;
+        }
+        let index = entry.out.partition_point(|other| other.offset < offset);
+        entry.out.insert(index, Lent { offset, holder, recalled });
+        self.refresh_entry(window, number);
     }
 
     /// A record in a member's hands is to be delivered again.
     pub(crate) fn recall(&mut self, window: &Window, key: KeyHash, offset: i64) {
-        if let Some(out) = self.keys.get_mut(&key).and_then(|entry| entry.out.as_mut())
-            && let Ok(index) = out.held.binary_search_by_key(&offset, |held| held.0)
-        {
-            let held = out.held.remove(index);
-            insert_sorted(&mut out.recalled, held);
-            self.refresh(window, key);
+        let Some(number) = self.number_of(window, key, offset) else { return };
+        if let Some(lent) = self.keys.get_mut(number).out.iter_mut().find(|lent| lent.offset == offset) {
+            lent.recalled = true;
+            self.refresh_entry(window, number);
         }
     }
 
     /// A record has left its holder's hands.
     pub(crate) fn take_back(&mut self, window: &Window, key: KeyHash, offset: i64, holder: u32) {
-        let Some(entry) = self.keys.get_mut(&key) else { return };
-        let Some(out) = entry.out.as_mut() else { return };
-        out.held.retain(|held| held.0 != offset);
-        out.recalled.retain(|recalled| recalled.0 != offset);
+        let Some(number) = self.number_of(window, key, offset) else { return };
+        let entry = self.keys.get_mut(number);
+        let Some(index) = entry.out.iter().position(|lent| lent.offset == offset) else { return };
+        entry.out.remove(index);
         if let Some(load) = self.loads.get_mut(&holder) {
             load.records -= 1;
         }
-        if out.held.is_empty() && out.recalled.is_empty() {
-            if let Some(load) = self.loads.get_mut(&out.lessee) {
+        if entry.out.is_empty() {
+            if let Some(load) = self.loads.get_mut(&entry.lessee) {
                 load.keys -= 1;
             }
             self.leased_keys -= 1;
-            entry.out = None;
         }
-        self.refresh(window, key);
+        self.refresh_entry(window, number);
     }
 
     /// The first queued record of `key`.
     pub(crate) fn head(&self, key: KeyHash) -> Option<i64> {
-        self.keys.get(&key).map(|entry| entry.head).filter(|&head| head != NONE)
+        self.keys.find(key).map(|entry| entry.head).filter(|&head| head != NONE)
     }
 
     /// The first record of `key` that is to be delivered, as far as is known: queued, or in its span.
@@ -488,16 +496,14 @@ impl KeyQueue {
 
     /// Held records of `key` behind `offset`, ascending.
     pub(crate) fn held_behind(&self, key: KeyHash, offset: i64) -> Vec<i64> {
-        let held = self.keys.get(&key).and_then(|entry| entry.out.as_ref()).map_or(&[][..], |out| &out.held);
-        let from = held.partition_point(|held| held.0 <= offset);
-        held[from..].iter().map(|held| held.0).collect()
+        let Some(entry) = self.keys.find(key) else { return Vec::new() };
+        entry.lent(false).map(|lent| lent.offset).filter(|&held| held > offset).collect()
     }
 
     /// The first record of `key` in members' hands, and whether it was recalled.
     pub(crate) fn first_out(&self, key: KeyHash) -> Option<(i64, bool)> {
-        let out = self.keys.get(&key)?.out.as_ref()?;
-        let held = out.held.first().map(|held| (held.0, false));
-        held.into_iter().chain(out.recalled.first().map(|recalled| (recalled.0, true))).min()
+        let first = self.keys.find(key)?.out.first()?;
+        Some((first.offset, first.recalled))
     }
 
     /// What `key` does not hand out from now on; `None`: it hands out everything.
@@ -518,7 +524,7 @@ impl KeyQueue {
 
     /// The oldest record that a followed key has next, with nothing of the key out.
     pub(crate) fn first_following(&self) -> Option<i64> {
-        self.following.first().copied()
+        self.following.next(i64::MIN)
     }
 
     /// The first queued record of `key` in front of `offset` that is to be delivered: what was stopped recalls nothing.
@@ -542,7 +548,14 @@ impl KeyQueue {
 
     /// Something about `key` has changed: finds its place among the ready ones anew.
     pub(crate) fn refresh(&mut self, window: &Window, key: KeyHash) {
-        let Some(entry) = self.keys.get_mut(&key) else { return };
+        if let Some(number) = self.keys.number(key) {
+            self.refresh_entry(window, number);
+        }
+    }
+
+    fn refresh_entry(&mut self, window: &Window, number: u32) {
+        let entry = self.keys.get_mut(number);
+        let key = entry.hash;
         let span = if entry.spilled { self.spans.get(key) } else { None };
         let behind = span.map_or(i64::MAX, |span| span.first);
         let home = self.homes.as_ref().map_or(Home::ANYWHERE, |homes| homes.of(key));
@@ -568,41 +581,37 @@ impl KeyQueue {
                 Place::Nowhere => {}
                 Place::Waiting => self.waiting_keys -= 1,
                 Place::Free(home, at) => {
-                    self.free.remove(&(home, at));
+                    self.free.remove(home, at);
                     self.ready_keys -= 1;
                 }
                 Place::Tired(home, at) => {
-                    self.tired.remove(&(home, at));
+                    self.tired.remove(home, at);
                     self.ready_keys -= 1;
                 }
-                Place::Own(holder, at) => {
-                    self.own.remove(&(holder, at));
-                }
+                Place::Own(holder, at) => self.own.remove(holder, at),
                 Place::Following(at) => {
-                    self.following.remove(&at);
+                    self.following.remove(at);
                 }
             }
             match place {
                 Place::Nowhere => {}
                 Place::Waiting => self.waiting_keys += 1,
                 Place::Free(home, at) => {
-                    self.free.insert((home, at));
+                    self.free.insert(home, at);
                     self.ready_keys += 1;
                 }
                 Place::Tired(home, at) => {
-                    self.tired.insert((home, at));
+                    self.tired.insert(home, at);
                     self.ready_keys += 1;
                 }
-                Place::Own(holder, at) => {
-                    self.own.insert((holder, at));
-                }
+                Place::Own(holder, at) => self.own.insert(holder, at),
                 Place::Following(at) => {
                     self.following.insert(at);
                 }
             }
         }
-        if entry.head == NONE && entry.out.is_none() && !entry.spilled {
-            self.keys.remove(&key);
+        if entry.head == NONE && entry.out.is_empty() && !entry.spilled {
+            self.keys.remove(number);
         }
     }
 
@@ -613,17 +622,17 @@ impl KeyQueue {
 
     /// Of these, what queues take.
     pub(crate) fn queued_bytes(&self) -> u64 {
-        self.keys.len() as u64 * KEY_BYTES + self.keyless.len() as u64 * KEYLESS_BYTES
+        self.keys.heap_bytes() + self.keyless.heap_bytes()
     }
 }
 
 /// Whether the next record of a followed key may go to the dead-letter topic.
-fn follows_now(window: &Window, entry: &Key) -> bool {
-    entry.head != NONE && entry.out.is_none() && window.slot(entry.head).state != RecordState::Stopped
+fn follows_now(window: &Window, entry: &keys::Key) -> bool {
+    entry.head != NONE && entry.out.is_empty() && window.slot(entry.head).state != RecordState::Stopped
 }
 
 /// Where a key stands whose span begins at `span`.
-fn place_of(window: &Window, entry: &Key, home: Home, loads: &BTreeMap<u32, Load>, span: i64) -> Place {
+fn place_of(window: &Window, entry: &keys::Key, home: Home, loads: &BTreeMap<u32, Load>, span: i64) -> Place {
     if entry.head == NONE {
         return Place::Nowhere;
     }
@@ -634,29 +643,22 @@ fn place_of(window: &Window, entry: &Key, home: Home, loads: &BTreeMap<u32, Load
     if head.state != RecordState::Queued || span <= entry.head {
         return Place::Nowhere;
     }
-    match &entry.out {
-        None if head.count >= TIRED_FROM => Place::Tired(home, entry.head),
-        None => Place::Free(home, entry.head),
-        Some(out) => {
-            let mut holders = out.held.iter().chain(&out.recalled).map(|record| record.1);
-            let one = holders.next().filter(|&first| holders.all(|holder| holder == first));
-            let behind_recalled = out.recalled.first().is_some_and(|recalled| recalled.0 < entry.head);
-            match one {
-                Some(holder)
-                    if !behind_recalled
-                        && loads.get(&holder).is_none_or(|load| load.home == home)
-                        && out.held.len() + out.recalled.len()
-                            < loads.get(&holder).map_or(1, |load| load.per_key_max.max(1)) =>
-                {
-                    Place::Own(holder, entry.head)
-                }
-                _ => Place::Nowhere,
-            }
-        }
+    let Some(first) = entry.out.first() else {
+        return if head.count >= TIRED_FROM {
+            Place::Tired(home, entry.head)
+        } else {
+            Place::Free(home, entry.head)
+        };
+    };
+    let holder = first.holder;
+    let load = loads.get(&holder);
+    let room = entry.out.len() < load.map_or(1, |load| load.per_key_max.max(1));
+    let at_home = load.is_none_or(|load| load.home == home);
+    // Nobody gets what lies behind a recalled record, or more of a key that two hold.
+    let goes_on = |lent: &Lent| lent.holder == holder && !(lent.recalled && lent.offset < entry.head);
+    if room && at_home && entry.out.iter().all(goes_on) {
+        Place::Own(holder, entry.head)
+    } else {
+        Place::Nowhere
     }
-}
-
-fn insert_sorted(list: &mut Vec<(i64, u32)>, record: (i64, u32)) {
-    let index = list.partition_point(|other| other.0 < record.0);
-    list.insert(index, record);
 }

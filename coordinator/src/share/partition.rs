@@ -23,7 +23,7 @@ use super::recorder::{Change, Recorder};
 use super::replay::Replay;
 use super::retry;
 use super::stops::Stops;
-use super::window::{NO_LOCK, NONE, RecordState, Slot, Window};
+use super::window::{NO_ENTRY, NO_LOCK, NONE, RecordState, Slot, Window};
 use super::{ShareConfig, ShareCounters, ShareOrder};
 use crate::time::{Micros, Mono, Now};
 
@@ -301,10 +301,11 @@ impl SharePartition {
 
     /// A record comes into the hands of the lock's holder.
     pub(super) fn hold(&mut self, offset: i64, lock: u32) {
-        match self.window.get(offset).copied() {
+        let known = self.window.get(offset).copied();
+        match &known {
             None => self.window.insert(offset, unscanned()),
-            Some(slot) if slot.is_out() => self.take_out(offset, &slot),
-            Some(slot) => self.unqueue(offset, &slot),
+            Some(slot) if slot.is_out() => self.take_out(offset, slot),
+            Some(slot) => self.forget_stop_and_wait(offset, slot),
         }
         let slot = self.window.slot_mut(offset);
         slot.state = RecordState::Held;
@@ -313,8 +314,12 @@ impl SharePartition {
         let holder = self.holders.put(lock, offset);
         self.out += 1;
         self.window.granted(offset);
-        if let Some(key) = self.key_of(&slot).filter(|_| slot.scanned) {
-            self.queue.lend(&self.window, key, offset, holder, false);
+        let is_queued = known.is_some_and(|slot| !slot.is_out());
+        match self.key_of(&slot) {
+            _ if !slot.scanned => {}
+            Some(key) if is_queued => self.queue.grant(&mut self.window, key, offset, holder),
+            Some(key) => self.queue.lend(&mut self.window, key, offset, holder, false),
+            None => self.queue.remove_keyless(offset),
         }
     }
 
@@ -454,15 +459,19 @@ impl SharePartition {
 
     /// Out of the queue, its wait and what stopped it forgotten.
     fn unqueue(&mut self, offset: i64, slot: &Slot) {
-        self.forget_wait(offset);
-        if slot.state == RecordState::Stopped {
-            self.stops.remove(offset);
-        }
+        self.forget_stop_and_wait(offset, slot);
         if slot.scanned {
             match self.key_of(slot) {
                 Some(key) => self.queue.remove(&mut self.window, key, offset),
                 None => self.queue.remove_keyless(offset),
             }
+        }
+    }
+
+    fn forget_stop_and_wait(&mut self, offset: i64, slot: &Slot) {
+        self.forget_wait(offset);
+        if slot.state == RecordState::Stopped {
+            self.stops.remove(offset);
         }
     }
 
@@ -501,7 +510,7 @@ impl SharePartition {
             && let Some(lock) = self.holders.lock(slot.lock)
         {
             let (holder, recalled) = (lock.holder, slot.state == RecordState::Recalled);
-            self.queue.lend(&self.window, key, offset, holder, recalled);
+            self.queue.lend(&mut self.window, key, offset, holder, recalled);
         }
     }
 
@@ -516,6 +525,7 @@ pub(super) fn unscanned() -> Slot {
     Slot {
         key: None,
         next: NONE,
+        entry: NO_ENTRY,
         bytes: 0,
         lock: NO_LOCK,
         count: 0,

@@ -9,7 +9,7 @@ use super::ShareOrder;
 use super::event::Event;
 use super::observe::Bound;
 use super::partition::{SharePartition, unscanned};
-use super::window::{SLOT_BYTES, Slot};
+use super::window::Slot;
 use crate::io::KeyFound;
 
 /// A search for records of a key.
@@ -192,7 +192,7 @@ impl SharePartition {
     pub(super) fn window_is_full(&self) -> bool {
         let bytes_max = self.config.window_bytes_max;
         let parts = if self.pages.first_due().is_some() { 6 } else { 7 };
-        let at_hand = self.window.len() as u64 * SLOT_BYTES + self.queue.queued_bytes();
+        let at_hand = self.window.slots_bytes() + self.queue.queued_bytes();
         self.config.order == ShareOrder::Key
             && self.heap_bytes() >= bytes_max / 8 * parts
             && at_hand >= bytes_max / 8

@@ -5,19 +5,20 @@
 //! is not settled. Behind `scan` there are only slots of records that were in members' hands before a restart, until the
 //! scan has come to them again.
 
-use std::collections::BTreeMap;
-
 use records::ids::KeyHash;
 
 use super::settled::Settled;
+use super::slots::Slots;
 
 /// "No record" in a slot's list and for a lock.
 pub(crate) const NONE: i64 = -1;
 pub(crate) const NO_LOCK: u32 = 0;
+/// A record whose key has no queue.
+pub(crate) const NO_ENTRY: u32 = u32::MAX;
 
-/// About what a slot costs, tree included: what the window's bound is counted in. Offsets come in ascending order, which
-/// leaves the nodes of a B-tree half full; measured by `benches/tests/share_memory.rs`.
-pub(crate) const SLOT_BYTES: u64 = 92;
+/// About the most that a slot costs where its neighbours have some, too.
+#[cfg(test)]
+pub(crate) const SLOT_BYTES: u64 = 2 * size_of::<Slot>() as u64;
 
 /// Where an unsettled record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub(crate) struct Slot {
     pub(crate) key: Option<KeyHash>,
     /// The next queued record of its key.
     pub(crate) next: i64,
+    /// Where its key stands among the keys that have a queue, when it was put there.
+    pub(crate) entry: u32,
     /// Its size.
     pub(crate) bytes: u32,
     /// The lock under which it is held.
@@ -64,7 +67,7 @@ impl Slot {
 /// The window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
-    slots: BTreeMap<i64, Slot>,
+    slots: Slots,
     settled: Settled,
     start: i64,
     scan: i64,
@@ -72,19 +75,29 @@ pub(crate) struct Window {
     acquired_end: i64,
     /// Below it every offset that is not done has a slot.
     clean: i64,
+    /// The start or the scan offset may be done.
+    moves: bool,
 }
 
 impl Window {
     /// An empty window at `at`.
     pub(crate) fn reset(&mut self, at: i64) {
         let settled = std::mem::take(&mut self.settled);
-        *self = Self { start: at, scan: at, acquired_end: at, clean: at, settled, ..Self::default() };
+        *self = Self {
+            start: at,
+            scan: at,
+            acquired_end: at,
+            clean: at,
+            settled,
+            moves: true,
+            ..Self::default()
+        };
         self.settled.clear();
     }
 
     /// As a snapshot says: settled offsets and slots are inserted afterwards.
     pub(crate) fn restore(&mut self, start: i64, scan: i64, acquired_end: i64) {
-        *self = Self { start, scan, acquired_end, clean: start, ..Self::default() };
+        *self = Self { start, scan, acquired_end, clean: start, moves: true, ..Self::default() };
     }
 
     pub(crate) fn start(&self) -> i64 {
@@ -108,24 +121,25 @@ impl Window {
     }
 
     pub(crate) fn settled_mut(&mut self) -> &mut Settled {
+        self.moves = true;
         &mut self.settled
     }
 
     pub(crate) fn get(&self, offset: i64) -> Option<&Slot> {
-        self.slots.get(&offset)
+        self.slots.get(offset)
     }
 
     pub(crate) fn get_mut(&mut self, offset: i64) -> Option<&mut Slot> {
-        self.slots.get_mut(&offset)
+        self.slots.get_mut(offset)
     }
 
     /// A slot that must be there.
     pub(crate) fn slot(&self, offset: i64) -> &Slot {
-        self.slots.get(&offset).expect("queues and holders name only offsets with a slot")
+        self.slots.get(offset).expect("queues and holders name only offsets with a slot")
     }
 
     pub(crate) fn slot_mut(&mut self, offset: i64) -> &mut Slot {
-        self.slots.get_mut(&offset).expect("queues and holders name only offsets with a slot")
+        self.slots.get_mut(offset).expect("queues and holders name only offsets with a slot")
     }
 
     pub(crate) fn insert(&mut self, offset: i64, slot: Slot) {
@@ -138,27 +152,27 @@ impl Window {
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = (i64, &Slot)> {
-        self.slots.iter().map(|(&offset, slot)| (offset, slot))
+        self.slots.iter()
     }
 
     /// Slots in `first..=last`; empty where the range is none.
     pub(crate) fn range(&self, first: i64, last: i64) -> impl DoubleEndedIterator<Item = (i64, &Slot)> {
-        let range = (first <= last).then(|| self.slots.range(first..=last));
-        range.into_iter().flatten().map(|(&offset, slot)| (offset, slot))
+        self.slots.range(first, last)
     }
 
     /// A record is done: its slot goes.
     pub(crate) fn settle(&mut self, offset: i64) -> Option<Slot> {
         if offset >= self.start {
             self.settled.insert(offset, offset);
+            self.moves |= offset == self.start || offset == self.scan;
         }
-        self.slots.remove(&offset)
+        self.slots.remove(offset)
     }
 
     /// A record loses its slot, but is not done: something else tells of it now.
     pub(crate) fn spill(&mut self, offset: i64) -> Option<Slot> {
         self.clean = self.clean.min(offset);
-        self.slots.remove(&offset)
+        self.slots.remove(offset)
     }
 
     /// Offsets that hold no record for a consumer: gaps, markers, aborted ones. There are no slots among them.
@@ -166,6 +180,7 @@ impl Window {
         let first = first.max(self.start);
         if first <= last {
             self.settled.insert(first, last);
+            self.moves = true;
         }
     }
 
@@ -191,7 +206,7 @@ impl Window {
         let found = self.unsettled_in(from, end - 1);
         let mut slots = 0;
         let mut gaps = Vec::new();
-        for (&offset, _) in self.slots.range(from..end) {
+        for (offset, _) in self.slots.range(from, end - 1) {
             slots += 1;
             if from < offset {
                 gaps.push((from, offset - 1));
@@ -212,14 +227,19 @@ impl Window {
             self.clean = self.clean.max(to);
         }
         self.scan = self.scan.max(to);
+        self.moves = true;
     }
 
     /// Moves the start offset over what is done, and the scan offset over what needs no scan; says whether the
     /// start moved.
     pub(crate) fn advance(&mut self) -> bool {
+        if !self.moves {
+            return false;
+        }
         let scan = self.settled.next_absent(self.scan);
         let whole = self.clean >= self.scan;
         self.scanned_to(scan, whole);
+        self.moves = false;
         let start = self.settled.next_absent(self.start);
         if start <= self.start {
             return false;
@@ -241,8 +261,13 @@ impl Window {
         self.advance();
     }
 
+    /// About how many bytes the slots take.
+    pub(crate) fn slots_bytes(&self) -> u64 {
+        self.slots.heap_bytes()
+    }
+
     /// About how many bytes it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        self.slots.len() as u64 * SLOT_BYTES + self.settled.heap_bytes()
+        self.slots_bytes() + self.settled.heap_bytes()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use records::ids::KeyHash;
 
+use super::keys::Key;
 use super::{KeyQueue, Load};
 use crate::share::homes::{Home, Homes};
 use crate::share::window::Window;
@@ -27,7 +28,7 @@ impl KeyQueue {
             self.loads.values_mut().for_each(|load| load.home = Home::ANYWHERE);
         }
         self.homes = homes;
-        for key in self.keys.keys().copied().collect::<Vec<_>>() {
+        for key in self.keys.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             self.refresh(window, key);
         }
     }
@@ -44,12 +45,9 @@ impl KeyQueue {
         if (before.per_key_max, before.home) == (per_key_max, home) || load.records == 0 {
             return;
         }
-        let keys: Vec<KeyHash> = self
-            .keys
-            .iter()
-            .filter(|(_, key)| key.out.as_ref().is_some_and(|out| out.lessee == holder))
-            .map(|(&hash, _)| hash)
-            .collect();
+        let is_its = |key: &Key| !key.out.is_empty() && key.lessee == holder;
+        let keys: Vec<KeyHash> =
+            self.keys.iter().filter(|(_, key)| is_its(key)).map(|(hash, _)| hash).collect();
         for key in keys {
             self.refresh(window, key);
         }

@@ -12,7 +12,7 @@ impl KeyQueue {
         holder: u32,
         range: KeyRange,
     ) -> impl Iterator<Item = (KeyHash, i64, Source)> {
-        self.keys.range(range.first..=range.last).filter_map(move |(&hash, key)| match key.place {
+        self.keys.range(range.first..=range.last).filter_map(move |(hash, key)| match key.place {
             Place::Free(_, offset) => Some((hash, offset, Source::Free)),
             Place::Tired(_, offset) => Some((hash, offset, Source::Tired)),
             Place::Own(of, offset) if of == holder => Some((hash, offset, Source::Own)),
@@ -22,6 +22,6 @@ impl KeyQueue {
 
     /// Keyless records that are ready, in their order.
     pub(crate) fn ready_keyless(&self) -> impl Iterator<Item = i64> {
-        self.keyless.iter().copied()
+        self.keyless.iter()
     }
 }
