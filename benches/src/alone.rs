@@ -1,10 +1,9 @@
 //! Sluice by itself, watched from outside: its metrics, its memory, what it reads.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use integration_tests::broker_process::BrokerProcess;
+use integration_tests::metrics_page::{MetricsPage, share_metric};
 use integration_tests::real_time::wait_until;
 use tempfile::TempDir;
 
@@ -16,7 +15,7 @@ const PAGE_LIMIT: Duration = Duration::from_secs(10);
 pub struct Alone {
     /// The broker.
     pub broker: BrokerProcess,
-    metrics: String,
+    metrics: MetricsPage,
     _dir: TempDir,
 }
 
@@ -25,11 +24,9 @@ impl Alone {
     #[must_use]
     pub fn start(properties: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder can be made");
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the machine has free ports");
-        let metrics = free.local_addr().expect("a bound socket has an address").to_string();
-        drop(free);
+        let metrics = MetricsPage::on_a_free_port();
         let config = dir.path().join("sluice.properties");
-        let lines = format!("sluice.metrics.listen={metrics}\n{properties}\n");
+        let lines = format!("{}\n{properties}\n", metrics.property());
         std::fs::write(&config, lines).expect("a temporary file can be written");
         let arguments = ["--config", config.to_str().expect("temporary paths are UTF-8")];
         let broker = BrokerProcess::start_on(&dir.path().join("data"), &arguments);
@@ -39,21 +36,16 @@ impl Alone {
     /// A figure of a share group, 0 where there is none.
     #[must_use]
     pub fn share_metric(&self, name: &str, group: &str) -> f64 {
-        let line = format!("sluice_share_{name}{{group=\"{group}\"}} ");
-        let page = self.page();
-        let value = page.lines().find_map(|text| text.strip_prefix(&line));
-        value.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
+        share_metric(&self.page(), name, group)
     }
 
     fn page(&self) -> String {
-        let mut page = String::new();
+        let mut page = None;
         wait_until(PAGE_LIMIT, || {
-            page.clear();
-            let Ok(mut stream) = TcpStream::connect(&self.metrics) else { return false };
-            let asked = stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
-            asked.is_ok() && stream.read_to_string(&mut page).is_ok() && page.contains("sluice_")
+            page = self.metrics.read();
+            page.is_some()
         });
-        page
+        page.unwrap_or_default()
     }
 
     /// Bytes that the broker has read from files so far, the page cache's included (`rchar` of `/proc`). What it

@@ -16,6 +16,7 @@ mod pool;
 mod readahead;
 mod replies;
 pub mod serve;
+mod shard_time;
 mod thread;
 mod worker;
 

@@ -234,14 +234,15 @@ where
 
     fn settled(&mut self, settled: &Settled) {
         let count = settled.count();
+        let Settled { partition, first, last, number, .. } = *settled;
         match (&settled.what, settled.refused) {
             (Verdict::Renew, false) => {
-                self.work.renewed(settled.partition, settled.first, settled.last, now() + settled.lease);
+                self.work.renewed((partition, first, last), number, now() + settled.lease);
                 Stats::add(&self.stats.renewed, count);
             }
             (Verdict::Renew, true) => {
                 // The lease was lost before its renewal arrived, or the record was settled meanwhile.
-                self.work.renewed(settled.partition, settled.first, settled.last, now());
+                self.work.renewed((partition, first, last), number, now());
             }
             (Verdict::Withheld, _) => Stats::add(&self.stats.withheld, count),
             (Verdict::Done(_), true) => Stats::add(&self.stats.refused, count),

@@ -66,6 +66,7 @@ pub(crate) struct Settled {
     pub(crate) partition: PartitionId,
     pub(crate) first: Offset,
     pub(crate) last: Offset,
+    pub(crate) number: i64,
     pub(crate) what: Verdict,
     pub(crate) refused: bool,
     /// Of a renewal: the new lease.
@@ -403,6 +404,7 @@ fn settle(ranges: Vec<SentRange>, results: &Results) -> Vec<Settled> {
                 partition: range.partition,
                 first: range.first,
                 last: range.last,
+                number: range.number,
                 what: range.what,
                 refused: result.is_none_or(|(code, _)| code.is_error()),
                 lease: result.map_or(Duration::ZERO, |(_, lock)| *lock),

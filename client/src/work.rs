@@ -226,15 +226,15 @@ impl Work {
         acks
     }
 
-    /// The broker renewed these until `lease_end`.
+    /// The broker renewed this delivery of these until `lease_end`. A newer one of the same record has its own lease.
     pub(crate) fn renewed(
         &mut self,
-        partition: PartitionId,
-        first: Offset,
-        last: Offset,
+        (partition, first, last): (PartitionId, Offset, Offset),
+        number: i64,
         lease_end: Instant,
     ) {
-        for held in self.held.range_mut((partition, first)..=(partition, last)).map(|(_, held)| held) {
+        let places = (partition, first)..=(partition, last);
+        for held in self.held.range_mut(places).map(|(_, held)| held).filter(|held| held.number == number) {
             held.renewing = false;
             held.lease_end = lease_end;
         }
@@ -443,8 +443,18 @@ mod tests {
         let margin = Duration::from_secs(15);
         assert_eq!(work.renew(late, margin).len(), 1);
         assert!(work.renew(late, margin).is_empty());
-        work.renewed(P, Offset(0), Offset(0), late + Duration::from_secs(30));
+        work.renewed((P, Offset(0), Offset(0)), 1, late + Duration::from_secs(30));
         assert!(work.renew(late, margin).is_empty());
         assert_eq!(work.expire(late + Duration::from_secs(29)).0, 0);
+    }
+    #[test]
+    fn a_refused_renewal_of_an_older_delivery_leaves_the_newer_one_its_lease() {
+        let mut work = Work::default();
+        work.take(delivery(0, Some(7), 1));
+        assert_eq!(work.renew(now() + Duration::from_secs(20), Duration::from_secs(15)).len(), 1);
+        work.take(delivery(0, Some(7), 2));
+        work.renewed((P, Offset(0), Offset(0)), 1, now());
+        assert_eq!(work.expire(now()).0, 0);
+        assert_eq!(work.held(), 1);
     }
 }

@@ -117,6 +117,16 @@ impl BrokerProcess {
         self.process.kill();
     }
 
+    /// SIGSTOP: it stands still, as on a machine that is paused, until [`Self::go_on`].
+    pub fn stand_still(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
     /// SIGTERM; waits for the end in order.
     pub fn terminate(&mut self) -> ExitStatus {
         self.process.signal(Signal::TERM);

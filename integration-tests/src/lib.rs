@@ -5,6 +5,7 @@ pub mod broker_process;
 pub mod event_log;
 pub mod foreign;
 pub mod layering;
+pub mod metrics_page;
 pub mod order_checker;
 pub mod process;
 pub mod real_time;

@@ -14,7 +14,7 @@
 
 pub mod redeliveries;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use crate::event_log::{Event, What};
@@ -208,6 +208,15 @@ pub fn explain(report: &Report, events: &[Event], violations_max: usize) -> Stri
 }
 
 impl Violation {
+    /// Partition and offset of each record that it is about.
+    pub fn records(&self) -> Vec<(i32, i64)> {
+        match (self, self.places()) {
+            (_, Some((key, offsets))) => offsets.map(|offset| (key.partition, offset)).to_vec(),
+            (Self::Lost(record) | Self::Unknown { record, .. }, _) => vec![(record.partition, record.offset)],
+            (_, None) => Vec::new(),
+        }
+    }
+
     /// The key and the offsets that are at odds, where order is what was broken.
     fn places(&self) -> Option<(&KeyName, [i64; 2])> {
         match self {
@@ -287,6 +296,7 @@ fn attempts(events: &[Event], report: &mut Report) -> Vec<Attempt> {
     // Within one member the order of the log is the order of events, also where two bear the same time.
     ordered.sort_by_key(|event| event.at_ns);
     let mut open: HashMap<(&str, i32, i64), Attempt> = HashMap::new();
+    let mut killed: HashSet<&str> = HashSet::new();
     let mut done = Vec::new();
     for event in ordered {
         let place = (event.member.as_str(), event.partition, event.offset);
@@ -315,6 +325,9 @@ fn attempts(events: &[Event], report: &mut Report) -> Vec<Attempt> {
                 }
             }
             What::End | What::Killed => {
+                if event.what == What::Killed {
+                    killed.insert(&event.member);
+                }
                 let ended: Vec<_> =
                     open.keys().filter(|(member, ..)| *member == event.member).copied().collect();
                 for place in ended {
@@ -325,7 +338,11 @@ fn attempts(events: &[Event], report: &mut Report) -> Vec<Attempt> {
             What::Produced | What::Consumed | What::Ready | What::AckFailed => {}
         }
     }
-    done.extend(open.into_values());
+    // What a member began between the test's look at the clock and its death.
+    done.extend(open.into_values().map(|attempt| {
+        let end_ns = if killed.contains(attempt.member.as_str()) { attempt.start_ns } else { attempt.end_ns };
+        Attempt { end_ns, ..attempt }
+    }));
     done
 }
 

@@ -1,6 +1,6 @@
 //! One run of a share group of foreign clients: records come in, members come and go, the order checker judges.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -29,7 +29,9 @@ pub struct ShareRun {
     topic: String,
     group: String,
     options: Vec<(String, String)>,
-    logs: TempDir,
+    logs: PathBuf,
+    /// Keeps a folder of its own until the end.
+    _own_dir: Option<TempDir>,
     producers: Vec<RunningProbe>,
     members: Vec<RunningProbe>,
     seed: u64,
@@ -38,12 +40,20 @@ pub struct ShareRun {
 impl ShareRun {
     /// A run of `group` on `topic`, with nobody in it yet. `options` go to every member.
     pub fn new(bootstrap: &str, topic: &str, group: &str, options: Options<'_>) -> Self {
+        let dir = TempDir::new().expect("a temporary folder can be made");
+        let run = Self::new_in(dir.path(), bootstrap, topic, group, options);
+        Self { _own_dir: Some(dir), ..run }
+    }
+
+    /// As [`Self::new`], with event logs and what members print in a folder that stays.
+    pub fn new_in(logs: &Path, bootstrap: &str, topic: &str, group: &str, options: Options<'_>) -> Self {
         Self {
             bootstrap: bootstrap.to_owned(),
             topic: topic.to_owned(),
             group: group.to_owned(),
             options: options.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            logs: TempDir::new().expect("a temporary folder can be made"),
+            logs: logs.to_owned(),
+            _own_dir: None,
             producers: Vec::new(),
             members: Vec::new(),
             seed: 0,
@@ -54,7 +64,7 @@ impl ShareRun {
     #[track_caller]
     pub fn add_producer(&mut self, client: Client, name: &str, options: Options<'_>) -> Option<()> {
         let probe = self.with_seed(with(Probe::require(client, Role::Produce, name)?, options));
-        self.producers.push(probe.spawn(&self.bootstrap, &self.topic, self.logs.path()));
+        self.producers.push(probe.spawn(&self.bootstrap, &self.topic, &self.logs));
         Some(())
     }
 
@@ -66,7 +76,7 @@ impl ShareRun {
             probe = probe.option(option, value);
         }
         let probe = self.with_seed(with(probe, options));
-        self.members.push(probe.spawn(&self.bootstrap, &self.topic, self.logs.path()));
+        self.members.push(probe.spawn(&self.bootstrap, &self.topic, &self.logs));
         Some(())
     }
 
@@ -171,6 +181,8 @@ impl ShareRun {
         }
         for member in &mut self.members {
             member.expect_end(STOP_LIMIT);
+            let printed = self.logs.join(format!("{}.stderr", member.member()));
+            std::fs::write(printed, member.stderr()).expect("the folder can be written");
         }
         let (report, events) = (self.report(), self.events());
         // Captured by the test harness, and shown when the test fails.
@@ -192,7 +204,7 @@ impl ShareRun {
 
     /// Folder of the event logs.
     pub fn logs(&self) -> &Path {
-        self.logs.path()
+        &self.logs
     }
 
     fn events(&self) -> Vec<Event> {

@@ -12,7 +12,7 @@ use coordinator::io::{Completion, OpId, Submission};
 use coordinator::limits::Limits;
 use coordinator::reply::{Effect, Output};
 use coordinator::shard::{Input, Shard};
-use coordinator::time::{Micros, Mono};
+use coordinator::time::{Micros, Mono, Now};
 use records::ids::PartitionId;
 use storage::{LogConfig, Logs, Metadata, PagePlaces, SyncJob};
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +26,7 @@ use super::mailbox::{Mail, Mailbox};
 use super::pool::Pool;
 use super::replies::Replies;
 use super::serve::{self, log_facts};
+use super::shard_time::ShardTime;
 use super::{Data, readahead};
 use crate::clock::Clock;
 use crate::metrics;
@@ -80,6 +81,7 @@ pub(super) struct Worker {
     metadata: Arc<Metadata>,
     engine: Arc<Engine>,
     clock: Clock,
+    shard_time: ShardTime,
     connections: Arc<Connections>,
     replies: Replies,
     flushes: Flushes,
@@ -111,6 +113,7 @@ impl Worker {
             metadata: parts.metadata,
             engine,
             clock: parts.clock,
+            shard_time: ShardTime::from(now),
             connections: parts.connections,
             replies: Replies::default(),
             flushes: Flushes::default(),
@@ -133,9 +136,9 @@ impl Worker {
     pub(super) fn rounds(&mut self, mailbox: &Mailbox, rounds_max: usize) -> bool {
         for _ in 0..rounds_max {
             self.take_mail(mailbox);
-            let now = self.clock.now();
-            if self.inputs.is_empty() && self.shard.next_deadline().is_none_or(|deadline| deadline > now.mono)
-            {
+            let due = self.shard.next_deadline();
+            let now = self.now_of_the_shard(due);
+            if self.inputs.is_empty() && due.is_none_or(|deadline| deadline > now.mono) {
                 return true;
             }
             let inputs = std::mem::take(&mut self.inputs);
@@ -161,7 +164,8 @@ impl Worker {
         if self.logs.has_lazy_flushes() {
             next = next.min(self.flush_at);
         }
-        self.cleaning.next_at().into_iter().chain(self.shard.next_deadline()).fold(next, Mono::min)
+        let due = self.shard.next_deadline().map(|due| self.shard_time.clock_at(due));
+        self.cleaning.next_at().into_iter().chain(due).fold(next, Mono::min)
     }
 
     /// Closes the logs, and tells whoever asked for the end.
@@ -170,6 +174,18 @@ impl Worker {
         if let Some(asked) = self.stopping {
             let _ = asked.send(outcome);
         }
+    }
+
+    fn now_of_the_shard(&mut self, due: Option<Mono>) -> Now {
+        let Now { mono, wall_ms } = self.clock.now();
+        let (mono, lost) = self.shard_time.at(mono, due);
+        if lost > Micros::ZERO {
+            tracing::warn!(
+                lost_ms = lost.as_ms_ceil(),
+                "the broker stood still; locks, sessions and waits of members get so much more time"
+            );
+        }
+        Now { mono, wall_ms }
     }
 
     fn take_mail(&mut self, mailbox: &Mailbox) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use client::{KeyShareConsumer, Outcome, Record};
+use client::{KeyShareConsumer, Outcome, Record, Stats};
 use integration_tests::real_time::{Stopwatch, wall_clock_ns};
 use tokio::sync::mpsc;
 
@@ -50,7 +50,11 @@ async fn share(options: &Options) -> Result<(), client::Error> {
         .concurrency(usize::try_from(options.number("concurrency", 4)).expect("a small number"))
         .build();
     worker.log.write("ready", None);
-    let until = stop_asked(Arc::clone(&worker), Duration::from_millis(options.number("idle-ms", 60_000)));
+    let until = stop_asked(
+        Arc::clone(&worker),
+        consumer.stats(),
+        Duration::from_millis(options.number("idle-ms", 60_000)),
+    );
     let handler = {
         let worker = Arc::clone(&worker);
         move |record: Record| {
@@ -64,13 +68,24 @@ async fn share(options: &Options) -> Result<(), client::Error> {
 }
 
 /// Ends when standard input does, when enough records were worked off, or when none came for a time.
-async fn stop_asked(worker: Arc<Worker>, idle_max: Duration) {
+async fn stop_asked(worker: Arc<Worker>, stats: Arc<Stats>, idle_max: Duration) {
     let (ended, mut stdin_ended) = mpsc::channel::<()>(1);
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         drop(ended);
     });
+    let mut seen = (0, 0, 0);
     loop {
+        // What the client was told, as far as it counts it: the handler hears nothing of it.
+        let now = (stats.sessions(), stats.leases_lost(), stats.refused());
+        if now.2 > seen.2 {
+            worker.log.write("ack-failed", None);
+        }
+        if now != seen {
+            let (sessions, lost, refused) = now;
+            eprintln!("{}: {sessions} sessions, {lost} leases lost, {refused} refused", wall_clock_ns());
+            seen = now;
+        }
         tokio::select! {
             _ = stdin_ended.recv() => return,
             () = tokio::time::sleep(LOOK_AGAIN) => {}

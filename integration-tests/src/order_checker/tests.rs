@@ -256,3 +256,11 @@ fn a_violation_is_told_with_its_events() {
     assert_eq!(lines.len(), 5, "{text}");
     assert!(lines[2].ends_with("b: Start of 1, delivery 1"), "{text}");
 }
+
+#[test]
+fn what_a_member_began_just_before_it_was_killed_holds_up_nobody() {
+    let report = judge(&["x"], &["a killed", "a start 0", "b start 0", "b success 0"]);
+    assert_eq!(report.violations, []);
+    let report = judge(&["x"], &["a start 0", "b start 0", "b success 0"]);
+    assert_eq!(report.order_violations(), 1, "one that lives is still at work");
+}

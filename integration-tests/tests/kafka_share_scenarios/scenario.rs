@@ -38,7 +38,7 @@ pub(crate) struct Scenario {
     pub(crate) differs: &'static [Difference],
 }
 
-/// A difference that is meant.
+/// A difference that is meant (decision 0008).
 pub(crate) struct Difference {
     /// Index of the step.
     pub(crate) step: usize,
