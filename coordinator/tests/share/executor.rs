@@ -17,7 +17,7 @@ impl World {
     pub(crate) fn settle(&mut self) {
         for round in 0.. {
             assert!(
-                round < 50_000,
+                round < 1_000_000,
                 "it never ends: {:?}",
                 self.machine.view("g", crate::common::partition(0))
             );

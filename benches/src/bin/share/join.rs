@@ -8,8 +8,16 @@ use integration_tests::event_log::What;
 use integration_tests::foreign::{Client, Probe, Role};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const CLIENTS: [Client; 5] =
-    [Client::Java44, Client::Java42, Client::FranzGo, Client::Librdkafka, Client::KeyShare];
+/// And whether another share consumer of the same process had its first record before.
+const CLIENTS: [(Client, bool); 7] = [
+    (Client::Java44, false),
+    (Client::Java44, true),
+    (Client::Java42, false),
+    (Client::Java42, true),
+    (Client::FranzGo, false),
+    (Client::Librdkafka, false),
+    (Client::KeyShare, false),
+];
 
 pub(crate) fn run(pair: &Pair) {
     let logs = tempfile::tempdir().expect("a temporary folder can be made");
@@ -17,21 +25,26 @@ pub(crate) fn run(pair: &Pair) {
         broker.create("join", 1, Durability::Written);
         benches::requests::load(&broker.bootstrap, "join", keyed_batches(100, 10, 100, 100));
     }
-    for client in CLIENTS {
-        println!("from joining to the first record, {client:?}");
+    for (client, warm) in CLIENTS {
+        println!(
+            "from joining to the first record, {client:?}{}",
+            if warm { ", the second one of its process" } else { "" }
+        );
         let samples = pair.take_turns(|broker, turn| {
             if client == Client::KeyShare && !broker.is_sluice() {
                 return f64::NAN;
             }
-            let group = format!("join-{client:?}-{turn}");
+            let group = format!("join-{client:?}-{warm}-{turn}");
             broker.set_up_share_group(&group, &[]);
             let name = format!("{}-{group}", broker.name.replace(' ', "-"));
             let Some(probe) = Probe::require(client, Role::Share, &name) else { return f64::NAN };
-            let mut running = probe.option("group", &group).option("records", "1").spawn(
-                &broker.bootstrap,
-                "join",
-                logs.path(),
-            );
+            let mut probe = probe.option("group", &group).option("records", "1");
+            if warm {
+                let before = format!("{group}-before");
+                broker.set_up_share_group(&before, &[]);
+                probe = probe.option("warm-group", &before);
+            }
+            let mut running = probe.spawn(&broker.bootstrap, "join", logs.path());
             running.expect_end(LIMIT);
             let events = running.events();
             let at = |what: What| {

@@ -13,6 +13,9 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** A worker of a share group: works on each record for a while, then accepts or releases it. */
 final class Share {
+    /** Ten seconds: Kafka's own share groups take five. */
+    private static final int WARM_UP_ROUNDS = 100;
+
     private final KafkaShareConsumer<String, String> consumer;
     private final EventLog log;
     private final Random random;
@@ -36,9 +39,14 @@ final class Share {
 
     static void run(Options options, EventLog log) throws InterruptedException {
         Properties properties = options.client();
-        properties.put("group.id", options.text("group"));
         properties.put("share.acknowledgement.mode", options.text("ack", "explicit"));
         properties.put("max.poll.records", options.text("max-poll-records", "500"));
+        String warmGroup = options.text("warm-group", "");
+        if (!warmGroup.isEmpty()) {
+            properties.put("group.id", warmGroup);
+            warmUp(properties, options.text("topic"));
+        }
+        properties.put("group.id", options.text("group"));
         try (KafkaShareConsumer<String, String> consumer =
                 new KafkaShareConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(options.text("topic")));
@@ -57,6 +65,19 @@ final class Share {
             if (!commit.equals("none")) {
                 consumer.commitSync();
             }
+        }
+    }
+
+    /** Lets the virtual machine load and compile what a share consumer needs until it has its first record. */
+    private static void warmUp(Properties properties, String topic) {
+        try (KafkaShareConsumer<String, String> consumer =
+                new KafkaShareConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
+            consumer.subscribe(List.of(topic));
+            ConsumerRecords<String, String> records = ConsumerRecords.empty();
+            for (int round = 0; records.isEmpty() && round < WARM_UP_ROUNDS; round++) {
+                records = consumer.poll(Duration.ofMillis(100));
+            }
+            records.forEach(record -> consumer.acknowledge(record, AcknowledgeType.RELEASE));
         }
     }
 
