@@ -221,7 +221,7 @@ pub fn address(command: &mut Command, connection: ConnectionId) {
         Command::Fetch(fetch) => fetch.connection = connection,
         Command::ShareFetch(fetch) => fetch.connection = connection,
         Command::ShareAcknowledge(acks) | Command::StandaloneAcknowledge(acks) => {
-            acks.connection = connection
+            acks.connection = connection;
         }
         Command::StandaloneFetch(request) => request.fetch.connection = connection,
         Command::StandaloneCommit(commit) => commit.connection = connection,
