@@ -173,7 +173,8 @@ impl SharePartition {
         Ok(())
     }
 
-    /// Whether a record without a slot may be of these keys, from `first` to `last`.
+    /// Whether a record without a slot, or in one whose key is not read again yet, may be of these keys, from `first` to
+    /// `last`.
     fn names_spilled(&self, keys: &[KeyRange], first: i64, last: i64) -> bool {
         let of_keys = |(key, _): &(KeyHash, &Span)| contain(keys, Some(*key), 0);
         let spans = self.queue.spans().iter().filter(of_keys).map(|(_, span)| (span.first, span.last));
@@ -183,7 +184,7 @@ impl SharePartition {
         spans.chain(pages).chain([unread]).any(|(from, to)| {
             let end = last.min(to);
             let mut at = self.window.settled().next_absent(first.max(from).max(self.window.start()));
-            while at <= end && self.window.get(at).is_some() {
+            while at <= end && self.window.get(at).is_some_and(|slot| slot.scanned) {
                 at = self.window.settled().next_absent(at + 1);
             }
             at <= end

@@ -59,13 +59,15 @@ fn overlap(one: &[KeyRange], other: &[KeyRange]) -> bool {
 
 impl Share {
     /// A reader may be done with this record from now on, whoever holds it.
-    fn may_be_committed(&mut self, offset: i64) -> Option<Word> {
+    fn may_be_committed(&mut self, offset: i64, is_there: bool) -> Option<Word> {
         let record = self.record(offset);
         if record.settled == Tri::Yes && record.hold.is_none() {
             return None;
         }
+        // What is done in any other way needs no word.
+        let open = record.settled == Tri::No && record.stop == Tri::No && !record.unknown && is_there;
         let again = record.replayed || record.may_return;
-        let held = if record.settled == Tri::No && !record.unknown && !again { Tri::Yes } else { Tri::Maybe };
+        let held = if open && !again { Tri::Yes } else { Tri::Maybe };
         // What comes again beside the window is committed only where it is in somebody's hands.
         let settles = !record.replayed || record.hold.as_ref().is_some_and(|hold| !hold.doubt);
         self.change(offset, false, |record| {
@@ -158,7 +160,8 @@ impl Model {
             for (first, last) in offsets.iter().filter(|range| range.0 <= range.1) {
                 for (&offset, seen) in log.records.range(*first.max(&log.start)..=*last.max(&log.start)) {
                     if offset <= *last && contain(ranges, seen.key, offset) {
-                        words.extend(share.may_be_committed(offset).map(|word| (offset, word)));
+                        let is_there = offset >= log.start_asked && !self.letters.had(&id, offset);
+                        words.extend(share.may_be_committed(offset, is_there).map(|word| (offset, word)));
                     }
                 }
             }
