@@ -348,6 +348,12 @@ impl Event {
         writer.0.into()
     }
 
+    /// The page that a stored event brings back, if it brings one back.
+    pub(crate) fn page_of(bytes: &[u8]) -> Option<u64> {
+        let number = bytes.strip_prefix(&[VERSION, UNPAGED])?;
+        Reader(number).number().ok()
+    }
+
     /// From the stored form.
     ///
     /// # Errors

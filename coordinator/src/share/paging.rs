@@ -267,7 +267,7 @@ impl SharePartition {
         }
     }
 
-    /// A page of resting keys is known, after a restart.
+    /// A page of resting keys is known, after a restart; its keys.
     ///
     /// # Errors
     /// It is damaged.
@@ -277,13 +277,21 @@ impl SharePartition {
         bytes: &[u8],
         end: i64,
         now: Now,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<Vec<KeyHash>, DecodeError> {
         let (_, resting) = decode_page(bytes, end)?;
-        for key in resting.iter().filter_map(|one| one.key) {
+        let keys: Vec<KeyHash> = resting.iter().filter_map(|one| one.key).collect();
+        for &key in &keys {
             self.queue.resting_mut().insert(key);
         }
         self.pages.add(id, RestingPage::of(&resting, now));
-        Ok(())
+        Ok(keys)
+    }
+
+    /// Keys of a page that has come back.
+    pub(super) fn forget_resting(&mut self, keys: &[KeyHash]) {
+        for &key in keys {
+            self.queue.resting_mut().remove(key);
+        }
     }
 
     /// A list of marked keys is known, after a restart. Those of them that have come back since mean nothing.

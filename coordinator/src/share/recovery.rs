@@ -3,8 +3,10 @@
 //! Pages of resting keys are read for their hashes only, and forgotten again: what waits is not in memory after a restart
 //! either.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+use records::ids::KeyHash;
 
 use super::ShareConfig;
 use super::codec::DecodeError;
@@ -24,6 +26,9 @@ pub(crate) struct Recovery {
     events: Vec<StoredState>,
     /// Pages that are not there yet.
     wanted: VecDeque<(u64, PageUse)>,
+    /// Keys of pages that an event brings back. What of a page is void may have been told otherwise when it came back: since
+    /// then the log may have begun anew behind the place where it was cut.
+    come_back: BTreeMap<u64, Vec<KeyHash>>,
 }
 
 impl Recovery {
@@ -43,7 +48,9 @@ impl Recovery {
             manifest = partition.restore_window(bytes, void_from.get())?;
         }
         let wanted = manifest.pages.iter().copied().collect();
-        Ok(Self { partition, snapshot, manifest, events, wanted })
+        let pages = events.iter().filter_map(|event| Event::page_of(&event.bytes));
+        let come_back = pages.map(|page| (page, Vec::new())).collect();
+        Ok(Self { partition, snapshot, manifest, events, wanted, come_back })
     }
 
     /// The pages to read next; none when all are there.
@@ -64,7 +71,10 @@ impl Recovery {
                 PageUse::Settled(number) => {
                     self.partition.window.settled_mut().restore(number, bytes, Some(id), end)?;
                 }
-                PageUse::Resting => self.partition.restore_page(id, bytes, end, now)?,
+                PageUse::Resting => {
+                    let keys = self.partition.restore_page(id, bytes, end, now)?;
+                    self.come_back.entry(id).and_modify(|of_page| *of_page = keys);
+                }
                 PageUse::Marks => self.partition.restore_list(id, bytes)?,
             }
         }
@@ -81,6 +91,9 @@ impl Recovery {
         }
         for StoredState { bytes, void_from } in &self.events {
             if let Some(event) = Event::decode(bytes)?.below(void_from.get()) {
+                if let Event::Unpaged { page, .. } = &event {
+                    self.partition.forget_resting(&self.come_back.remove(page).unwrap_or_default());
+                }
                 self.partition.apply(&event, now);
             }
         }

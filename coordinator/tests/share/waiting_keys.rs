@@ -356,3 +356,38 @@ fn what_rests_comes_back_without_order_although_the_window_is_full() {
     assert!(got.contains(&0), "{:?}", w.view());
     assert_eq!(w.start(), 242);
 }
+
+/// What was in a page is void since a power cut. Then the log is cut from below, and where the power cut fell is not known
+/// any more, only that it was before the log's start.
+#[test]
+fn a_page_that_came_back_void_keeps_none_of_its_keys_after_another_restart() {
+    let mut w = World::keyed();
+    (w.config.backoff_ms, w.config.backoff_max_ms, w.config.window_bytes_max) = (60_000, 60_000, 2_048);
+    w.limits.snapshot_after_bytes = 1;
+    let window = coordinator::share::WindowLimits { waits_max: 0, ..Default::default() };
+    w.limits.window = std::sync::Arc::new(window);
+    w.restart(0);
+    w.log("a");
+    assert_eq!(offsets(&w.fetch("A", 1)), [0]);
+    assert_eq!(w.ack("A", 0, 0, RELEASE), None);
+    w.log("b");
+    assert_eq!(offsets(&w.fetch("A", 1)), [1]);
+    assert_eq!(w.ack("A", 1, 1, ACCEPT), None);
+    assert_eq!(w.view().resting_keys, 1, "{:?}", w.view());
+
+    w.limits.snapshot_after_bytes = 1 << 20;
+    w.cut_log(0);
+    w.restart(0);
+    w.reopen("A");
+    assert_eq!(w.fetch("A", 1), []);
+    assert_eq!(w.view().resting_keys, 0, "{:?}", w.view());
+    w.void_from = i64::MAX;
+    w.log("c d");
+    w.log_start(2);
+
+    w.void_from = 2;
+    w.restart(0);
+    w.reopen("A");
+    w.log("a");
+    assert_eq!(offsets(&w.fetch("A", 1)), [2], "{:?}", w.view());
+}
