@@ -50,9 +50,6 @@ fn found(breakage: Breakage) -> Result<String, Vec<String>> {
     for seed in 0..SEEDS_MAX {
         match sim::run(seed, Some(breakage)).violation {
             Some(violation) if rules(breakage).contains(&violation.rule) => {
-                if seed > 40 {
-                    println!("{breakage:?} {followed:#?}");
-                }
                 return Ok(format!("seed {seed}, as {:?}", violation.rule));
             }
             Some(violation) => followed.push(format!("seed {seed}: {violation}")),
