@@ -41,8 +41,9 @@ test-share-chaos: build ## all share clients in one group for SECONDS, members c
 	SLUICE_BIN=$(abspath $(TARGET))/release/sluice SLUICE_CHAOS_SECONDS=$(or $(SECONDS),1800) \
 	  $(FOREIGN) --test share_chaos -- --nocapture
 
-test-sim: ## the simulation over SEEDS seeds, or one SEED with its whole trace
-	SLUICE_SIM_SEEDS=$(or $(SEEDS),10000) SLUICE_SIM_SEED=$(SEED) $(CARGO) test --profile sim -p sluice-integration-tests \
+test-sim: ## the simulation over SEEDS seeds from FROM on, or one SEED with its whole trace
+	SLUICE_SIM_SEEDS=$(or $(SEEDS),10000) SLUICE_SIM_FROM=$(FROM) SLUICE_SIM_SEED=$(SEED) \
+	  $(CARGO) test --profile sim -p sluice-integration-tests \
 	  --test sim_smoke --test sim_determinism --test sim_checks_itself -- --nocapture
 
 test-share-full: ## the cases of share groups that need a million records and more, whole

@@ -1,5 +1,5 @@
-//! The simulation over many seeds. `SLUICE_SIM_SEEDS` says how many (100), `SLUICE_SIM_SEED` names one, whose whole
-//! trace is printed.
+//! The simulation over many seeds. `SLUICE_SIM_SEEDS` says how many (100), `SLUICE_SIM_FROM` where they begin
+//! (0), `SLUICE_SIM_SEED` names one, whose whole trace is printed.
 
 use integration_tests::sim;
 
@@ -19,9 +19,10 @@ fn part(part: u64) {
     if number("SLUICE_SIM_SEED").is_some() {
         return;
     }
+    let from = number("SLUICE_SIM_FROM").unwrap_or(0);
     let seeds = number("SLUICE_SIM_SEEDS").unwrap_or(SEEDS);
     let mut failed = Vec::new();
-    for seed in (0..seeds).filter(|seed| seed % PARTS == part) {
+    for seed in (from..from + seeds).filter(|seed| seed % PARTS == part) {
         let report = sim::run(seed, None);
         if report.violation.is_some() {
             println!("{}\n", report.told(false));

@@ -49,9 +49,10 @@ impl Survivor {
         self.over |= *self.holder == *member;
     }
 
-    /// Its answer was written whole while the state is being read: its lock starts.
+    /// Its answer was written whole while the state is being read: its lock starts, unless its holder's session ended
+    /// before.
     pub(crate) fn written(&mut self, now: Mono) {
-        if self.ends.is_none() {
+        if self.ends.is_none() && !self.over {
             (self.since, self.ends) = (now, Some(now + Micros::from_ms(self.lock_ms)));
         }
     }

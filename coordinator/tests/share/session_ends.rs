@@ -1,7 +1,7 @@
 //! Sessions that end while their share-partition's state is not in memory, or before that they ended is stored: what
 //! their members held is free as soon as the state is there (O4), not when the locks run out.
 
-use coordinator::command::KeyShareTerms;
+use coordinator::command::{Fact, KeyShareTerms};
 use coordinator::share::{LeftBy, ShareError};
 
 use crate::common::{ACCEPT, RELEASE, Want, World, range, want};
@@ -104,6 +104,28 @@ fn so_is_one_whose_last_acknowledgement_could_not_be_stored() {
         w.disk_full = false;
         read_on(&mut w);
         assert_eq!(w.fetch("B", 1), [(0, 0, 2)], "ends later: {ends_later}");
+    }
+}
+
+#[test]
+fn what_was_in_an_answer_that_was_not_written_when_the_session_ended_does_not_count() {
+    for in_memory in [false, true] {
+        let mut w = World::keyed();
+        w.log("a b");
+        w.written_at_once = false;
+        let answer = w.send("A", &want(1));
+        w.written_at_once = true;
+        w.disk_full = true;
+        if !in_memory {
+            // A second failure leaves it unread for a while.
+            w.fetch_with("B", &want(1)).unwrap();
+            w.fetch_with("B", &want(1)).unwrap();
+        }
+        w.left("A", LeftBy::SessionTimeout);
+        w.fact(Fact::AnswerWritten(answer));
+        w.disk_full = false;
+        w.pass_ms(2_000);
+        assert_eq!(w.fetch("C", 1), [(0, 0, 1)], "in memory: {in_memory}");
     }
 }
 

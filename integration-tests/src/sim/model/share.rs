@@ -337,7 +337,8 @@ impl Share {
         if !open {
             self.records.values_mut().for_each(|record| record.not_before = None);
         }
-        if self.opened {
+        // What the disk has opened, the broker has not read yet.
+        if self.read {
             return;
         }
         self.ghosts_until = Mono(u64::MAX);
