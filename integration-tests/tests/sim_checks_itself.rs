@@ -5,7 +5,7 @@ use integration_tests::sim::breakage::Breakage;
 use integration_tests::sim::model::Rule;
 
 /// A breakage is found within so many seeds.
-const SEEDS_MAX: u64 = 600;
+const SEEDS_MAX: u64 = 300;
 
 /// What each breakage may be found as.
 fn rules(breakage: Breakage) -> &'static [Rule] {
@@ -50,9 +50,6 @@ fn found(breakage: Breakage) -> Result<String, Vec<String>> {
     for seed in 0..SEEDS_MAX {
         match sim::run(seed, Some(breakage)).violation {
             Some(violation) if rules(breakage).contains(&violation.rule) => {
-                if seed > 40 {
-                    println!("{breakage:?} {followed:#?}");
-                }
                 return Ok(format!("seed {seed}, as {:?}", violation.rule));
             }
             Some(violation) => followed.push(format!("seed {seed}: {violation}")),

@@ -65,6 +65,11 @@ impl Wakeups {
         self.ready.remove(id);
     }
 
+    /// Keys of a group may live with somebody else from now on: nobody has waited for them yet.
+    pub(super) fn homes_moved(&mut self, group: &Arc<str>) {
+        self.ready.retain(|id, _| id.0 != *group);
+    }
+
     pub(super) fn all_disturbed(&mut self) {
         self.ready.clear();
     }
