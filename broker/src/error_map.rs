@@ -131,9 +131,14 @@ pub const fn share(error: &ShareError) -> ErrorCode {
 pub const fn share_admin(error: &AdminError) -> ErrorCode {
     match error {
         AdminError::Share(error) => share(error),
-        AdminError::UnknownRecord | AdminError::SourceGone { .. } => ErrorCode::OffsetOutOfRange,
-        AdminError::NoOrder | AdminError::InvalidRange => ErrorCode::InvalidRequest,
-        AdminError::NothingThere | AdminError::NothingToRedrive => ErrorCode::ResourceNotFound,
+        AdminError::UnknownRecord
+        | AdminError::NotRedrivable
+        | AdminError::NameTheKey
+        | AdminError::SourceGone { .. } => ErrorCode::OffsetOutOfRange,
+        AdminError::NoOrder | AdminError::NoKey | AdminError::InvalidRange => ErrorCode::InvalidRequest,
+        AdminError::NothingThere | AdminError::NothingToRedrive | AdminError::NothingToReplay => {
+            ErrorCode::ResourceNotFound
+        }
         AdminError::TooMany => ErrorCode::PolicyViolation,
         AdminError::Replaying => ErrorCode::DuplicateResource,
         AdminError::InUse => ErrorCode::NonEmptyGroup,

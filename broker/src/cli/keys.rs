@@ -37,15 +37,15 @@ enum Command {
     Why(Which),
     /// Stop a key: nothing of it goes out until it is resumed. What members hold stays with them.
     Park(Which),
-    /// Let a parked key go on, or end that a key follows a dead-lettered record. No record of it waits for a retry then.
+    /// Let a parked or waiting key go on at once, or end that a key follows a dead-lettered record.
     Resume(Which),
     /// Archive a key's lowest record and go on behind it.
     Skip(Which),
     /// Archive a key's records, as far as they were read ahead and nobody holds them.
     Drop(DropKey),
-    /// Deliver those of a key's records again that are done.
+    /// Deliver those of a key's records again that are done. Name the key itself: an offset that is done tells none.
     Replay(Replay),
-    /// Deliver a key's dead-lettered records again, before anything later of it.
+    /// Deliver a key's dead-lettered records again, before anything later of it. Records without a key are not kept for it.
     Redrive(Which),
 }
 
@@ -179,6 +179,7 @@ fn change(action: KeyShareAction) -> KeyShareChange {
 async fn alter(admin: &mut Admin, which: &Which, change: KeyShareChange) -> Result<Said, Trouble> {
     let Found { partition, .. } = which.the_only(admin).await?;
     let (offset, key_hash) = which.wire();
+    let replays = change.action == KeyShareAction::Replay.code();
     let partitions = vec![KeyShareAlterPartition {
         index: partition.index,
         changes: vec![KeyShareChange { offset, key_hash, ..change }],
@@ -205,6 +206,9 @@ async fn alter(admin: &mut Admin, which: &Which, change: KeyShareChange) -> Resu
                 words::hash(result.key_hash)
             };
             let text = match result.records {
+                found if replays => {
+                    format!("{place}: {key}: its replay has begun; records found so far: {found}\n")
+                }
                 0 => format!("{place}: {key}: nothing to do, it was so already\n"),
                 1 => format!("{place}: {key}: done, 1 record\n"),
                 records => format!("{place}: {key}: done, {records} records\n"),

@@ -56,8 +56,8 @@ pub struct AlterKey {
 pub enum KeyAction {
     /// Nothing of it goes out until it is resumed, skipped or dropped. What members hold stays with them.
     Park,
-    /// It goes on where it stands, if it was stopped; a record that was parked is delivered anew, with its count at the
-    /// beginning, and one that waited for a retry waits no longer. Also ends following.
+    /// It goes on where it stands; a record that was parked is delivered anew, with its count at the beginning, and one
+    /// that waited for a retry waits no longer. Also ends following.
     Resume,
     /// Its lowest record that is in nobody's hands is archived, whether it comes for the first time or by a replay, and the
     /// key goes on behind it.
@@ -77,7 +77,8 @@ pub enum KeyAction {
 pub struct KeyAltered {
     /// The key; `None` for a record without one.
     pub key: Option<KeyHash>,
-    /// Records that it concerned: parked or resumed, archived, or to be delivered again. 0: it was so already.
+    /// Records that it concerned: parked or resumed, archived, or to be delivered again. 0: it was so already. Of a replay
+    /// those that were found before it began, a few hundred at most; there may be more.
     pub records: u64,
 }
 
@@ -102,6 +103,25 @@ pub enum AdminError {
     /// No dead-lettered record of the key is known (any more).
     #[error("no dead-lettered record of this key is known")]
     NothingToRedrive,
+    /// The record that was to be delivered again has no key.
+    #[error(
+        "a record without a key cannot be replayed or redriven; produce it, or its dead-letter copy, anew"
+    )]
+    NoKey,
+    /// The offset is none of a dead-lettered record whose key is known (any more).
+    #[error(
+        "no dead-lettered record of a key is known at this offset; one without a key cannot be redriven: produce its copy \
+         in the dead-letter topic anew"
+    )]
+    NotRedrivable,
+    /// A replay was asked for by the offset of a record that is done.
+    #[error(
+        "no unsettled record is known at this offset; name the key itself, whose records are to be replayed"
+    )]
+    NameTheKey,
+    /// Nothing of the key that is done lies in the range.
+    #[error("nothing of this key that is done lies in the range")]
+    NothingToReplay,
     /// None of its dead-lettered records is in the source log any more: this is the first of them.
     #[error("{}; its copy in the dead-letter topic can be produced anew", gone(.offset.get(), *.by_start))]
     SourceGone {

@@ -45,7 +45,7 @@ impl SharePartition {
         log_start: i64,
         now: Now,
     ) -> Result<KeyAltered, AdminError> {
-        let subject = self.subject(key)?;
+        let subject = self.subject(key).map_err(|error| self.of_done(error, action))?;
         let records = match (subject, action) {
             (Subject::Key(key), KeyAction::Park) => self.park_key(key, now)?,
             (Subject::Key(key), KeyAction::Resume) => self.resume(key, now),
@@ -58,10 +58,11 @@ impl SharePartition {
             (Subject::Record(offset), KeyAction::Skip | KeyAction::Drop(_)) => self.drop_record(offset)?,
             (Subject::Key(key), KeyAction::Redrive) => self.redrive(key, log_start, now)?,
             (Subject::Key(key), KeyAction::Replay(from, to)) => {
-                self.replay(key, (from.get(), to.get()), log_start, now)?
+                self.replay(key, (from.get(), to.get()), log_start, now)?;
+                0
             }
             (Subject::Record(_), KeyAction::Redrive | KeyAction::Replay(..)) => {
-                return Err(AdminError::NoOrder);
+                return Err(if self.keeps_order() { AdminError::NoKey } else { AdminError::NoOrder });
             }
         };
         self.window.advance();
@@ -72,11 +73,24 @@ impl SharePartition {
         Ok(KeyAltered { key, records })
     }
 
+    /// What is done has no state any more that would tell its key: what is said of it where it is named by its offset.
+    fn of_done(&self, error: AdminError, action: KeyAction) -> AdminError {
+        match (error, action) {
+            (AdminError::UnknownRecord, KeyAction::Redrive | KeyAction::Replay(..))
+                if !self.keeps_order() =>
+            {
+                AdminError::NoOrder
+            }
+            (AdminError::UnknownRecord, KeyAction::Redrive) => AdminError::NotRedrivable,
+            (AdminError::UnknownRecord, KeyAction::Replay(..)) => AdminError::NameTheKey,
+            _ => error,
+        }
+    }
+
     /// Whether what an operator's word is about rests in a page, and has to come back first.
     pub(crate) fn is_about_a_page(&self, key: KeyRef, action: KeyAction) -> bool {
         match (key, action) {
             (KeyRef::Key(_), KeyAction::Park) => false,
-            (KeyRef::Key(key), KeyAction::Resume) if self.stops.key(key).is_none() => false,
             (KeyRef::Key(key), _) => self.queue.resting().contains(key),
             (KeyRef::Offset(offset), _) => {
                 let unknown = self.window.get(offset.get()).is_none();
@@ -89,6 +103,21 @@ impl SharePartition {
     pub(crate) fn sources_of(&self, key: KeyRef, log_start: i64) -> Option<Vec<i64>> {
         match self.subject(key).ok()? {
             Subject::Key(key) if !self.replays.contains_key(&key) => self.sources(key, log_start).ok(),
+            _ => None,
+        }
+    }
+
+    /// The key and range of which a replay would deliver what is done; `None` where it is refused without looking.
+    pub(crate) fn to_replay(
+        &self,
+        key: KeyRef,
+        range: (i64, i64),
+        log_start: i64,
+    ) -> Option<(KeyHash, i64, i64)> {
+        match self.subject(key).ok()? {
+            Subject::Key(key) if !self.replays.contains_key(&key) => {
+                self.replay_range(key, range, log_start).ok().map(|(from, to)| (key, from, to))
+            }
             _ => None,
         }
     }
@@ -144,19 +173,17 @@ impl SharePartition {
         Ok(1)
     }
 
-    /// A key that was stopped goes on, with what was parked of it, and nothing of it waits for a retry any more. What is on
-    /// its way to the dead-letter topic gets there.
+    /// A key goes on, with what was parked of it, and with what waited for a retry. What is on its way to the dead-letter
+    /// topic gets there.
     fn resume(&mut self, key: KeyHash, now: Now) -> u64 {
         let stopped = self.stops.key(key).is_some();
         let parked = self.parked_records(key);
         if stopped {
             self.resume_key(key);
             self.note_event(&Event::KeyResumed(key));
-            self.end_waits_of(key);
-            if let Some(replay) = self.replays.get_mut(&key) {
-                replay.part.end_waits_of(key);
-            }
         }
+        let replay = self.replays.get_mut(&key);
+        let waited = replay.map_or(0, |replay| replay.part.end_waits_of(key)) + self.end_waits_of(key);
         for &offset in &parked {
             self.free_record(offset);
             self.note(Change::Freed, offset);
@@ -165,17 +192,19 @@ impl SharePartition {
             // What members hold behind it would be overtaken by it.
             self.recall_behind(key, first, now);
         }
-        (parked.len() as u64).max(u64::from(stopped))
+        (parked.len() as u64 + waited).max(u64::from(stopped))
     }
 
-    /// What waits of a key is ready now, with its count.
-    fn end_waits_of(&mut self, key: KeyHash) {
+    /// What waits of a key is ready now, with its count. How many records that are.
+    fn end_waits_of(&mut self, key: KeyHash) -> u64 {
         let of_key = |slot: &Slot| slot.scanned && self.key_of(slot) == Some(key);
         let waits = self.waits.keys().copied().filter(|&offset| self.window.get(offset).is_some_and(of_key));
-        for offset in waits.collect::<Vec<_>>() {
+        let waits: Vec<i64> = waits.collect();
+        for &offset in &waits {
             self.end_wait(offset);
             self.note(Change::Freed, offset);
         }
+        waits.len() as u64
     }
 
     fn resume_record(&mut self, offset: i64) -> u64 {

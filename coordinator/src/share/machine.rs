@@ -251,6 +251,8 @@ enum Op {
         admin: u64,
         offsets: Vec<Offset>,
     },
+    /// What is done of a key is looked up before its replay begins.
+    Replayable(replays::Replayable),
     Flush {
         part: u32,
         generation: u32,
@@ -422,6 +424,7 @@ impl<S: Slice> ShareMachine<S> {
             Completion::Scanned(op, result) => self.scan_done(now, op, result, logs, out),
             Completion::KeyFound(op, result) => match self.ops.get(&op) {
                 Some(Op::Replay { .. }) => self.replay_found(now, op, result),
+                Some(Op::Replayable(_)) => self.replayable_found(op, result, logs, out),
                 _ => self.key_found(now, op, result, logs),
             },
             Completion::PagesRead(op, result) => self.pages_read(now, op, result, logs, out),

@@ -105,7 +105,18 @@ impl SharePartition {
         (from, to): (i64, i64),
         log_start: i64,
         now: Now,
-    ) -> Result<u64, AdminError> {
+    ) -> Result<(), AdminError> {
+        let (from, to) = self.replay_range(key, (from, to), log_start)?;
+        self.start_replay(key, from, to, None, now)
+    }
+
+    /// What of a range a replay of this key goes through.
+    pub(crate) fn replay_range(
+        &self,
+        key: KeyHash,
+        (from, to): (i64, i64),
+        log_start: i64,
+    ) -> Result<(i64, i64), AdminError> {
         if to >= self.window.scan() {
             return Err(AdminError::InvalidRange);
         }
@@ -114,8 +125,7 @@ impl SharePartition {
         if from > to {
             return Err(AdminError::InvalidRange);
         }
-        self.start_replay(key, from, to, None, now)?;
-        Ok(1)
+        Ok((from, to))
     }
 
     pub(super) fn apply_replay(&mut self, event: &Event, now: Now) {
@@ -312,6 +322,11 @@ impl SharePartition {
                 }
             }
         }
+    }
+
+    /// Whether an offset that was read has nothing to wait for any more.
+    pub(crate) fn is_done(&self, offset: i64) -> bool {
+        !self.window.is_unsettled(offset)
     }
 
     /// Everything that members have in hands here, of replays too.

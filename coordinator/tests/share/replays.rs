@@ -156,7 +156,7 @@ fn k46_replay_of_one_key() {
     for snapshot_after in [1, 1 << 20] {
         let mut world = replaying(snapshot_after);
         let replay = KeyAction::Replay(Offset(0), Offset(4_999));
-        assert_eq!(world.alters(of("a"), replay), 1);
+        assert_eq!(world.alters(of("a"), replay), 100);
         assert_eq!(world.alter(of("a"), replay), Err(AdminError::Replaying));
         assert_eq!(offsets(&world.fetch("A", 10)), (5_001..5_010).collect::<Vec<_>>(), "b alone");
         assert_eq!(world.ack("A", 5_001, 5_009, ACCEPT), None);
@@ -279,7 +279,7 @@ fn k46_what_a_replay_brings_next_can_be_skipped_before_it_begins() {
     world.log("a a a");
     assert_eq!(world.fetch("A", 3), [(0, 2, 1)]);
     assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
-    assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(1))), 1);
+    assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(1))), 2);
     assert_eq!(world.alters(of("a"), KeyAction::Skip), 1, "0; 2 is in A's hands");
     assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
     assert_eq!(offsets(&world.fetch("B", 3)), [1]);
@@ -292,6 +292,7 @@ fn k46_what_a_replay_brings_next_can_be_skipped_before_it_begins() {
     world.slow_disk = true;
     let (replay, skip) = (KeyAction::Replay(Offset(0), Offset(1)), KeyAction::Skip);
     world.command(alter(of("a"), replay));
+    world.serve_next();
     let ticket = world.command(alter(of("a"), skip));
     let reply = world.replies.remove(&ticket);
     assert!(
@@ -313,15 +314,63 @@ fn ranges_that_cannot_be_replayed() {
         let refused = world.alter(of("a"), KeyAction::Replay(Offset(from), Offset(to)));
         assert_eq!(refused, Err(AdminError::InvalidRange));
     }
-    // Nothing of the key lies there: it is over at once.
-    assert_eq!(world.alters(of("c"), KeyAction::Replay(Offset(0), Offset(1))), 1);
-    assert_eq!(world.alters(of("c"), KeyAction::Replay(Offset(0), Offset(1))), 1);
+    let unknown = world.alter(of("c"), KeyAction::Replay(Offset(0), Offset(1)));
+    assert_eq!(unknown, Err(AdminError::NothingToReplay));
+    let by_offset = world.alter(at(1), KeyAction::Replay(Offset(0), Offset(1)));
+    assert_eq!(by_offset, Err(AdminError::NameTheKey), "it is done");
     let mut world = World::new(none_config());
     world.log("a");
     assert_eq!(world.fetch("A", 10), [(0, 0, 1)]);
     assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
     let refused = world.alter(of("a"), KeyAction::Replay(Offset(0), Offset(0)));
     assert_eq!(refused, Err(AdminError::NoOrder));
+}
+
+/// What is done of a key is counted in a few look-ups; of more than that a replay says that it has begun.
+#[test]
+fn k46_a_replay_says_how_much_of_the_key_was_found() {
+    for (records, said) in [(1, 1), (3, 3), (255, 255), (256, 256), (300, 256)] {
+        let mut world = World::new(ShareConfig { key_inflight_max: 1_000, ..key_config() });
+        world.log(&"a ".repeat(records));
+        let last = records as i64 - 1;
+        let mut done = 0;
+        while done < records {
+            for (first, last, _) in world.fetch("A", 1_000) {
+                assert_eq!(world.ack("A", first, last, ACCEPT), None);
+                done += (last - first + 1) as usize;
+            }
+        }
+        assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(last))), said);
+        let mut got = Vec::new();
+        while got.len() < records {
+            let more = world.fetch("A", 1_000);
+            assert!(!more.is_empty(), "{records}");
+            for &(first, last, _) in &more {
+                assert_eq!(world.ack("A", first, last, ACCEPT), None);
+            }
+            got.extend(offsets(&more));
+        }
+        assert_eq!(got, (0..=last).collect::<Vec<_>>());
+    }
+}
+
+/// A record without a key is known only until it is done.
+#[test]
+fn k50_a_dead_letter_without_a_key_is_not_redriven_and_says_so() {
+    let mut world = redriving(Poison::DeadLetter);
+    world.log("- -");
+    assert_eq!(world.fetch("A", 2), [(0, 1, 1)]);
+    assert_eq!(world.alter(at(0), KeyAction::Redrive), Err(AdminError::NoKey));
+    assert_eq!(world.alter(at(0), KeyAction::Replay(Offset(0), Offset(0))), Err(AdminError::NoKey));
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    assert_eq!(world.letter_offsets(), [0]);
+    let refused = world.alter(at(0), KeyAction::Redrive).unwrap_err();
+    assert_eq!(refused, AdminError::NotRedrivable);
+    assert_eq!(
+        refused.to_string(),
+        "no dead-lettered record of a key is known at this offset; one without a key cannot be redriven: produce its copy \
+         in the dead-letter topic anew"
+    );
 }
 
 #[test]
@@ -352,7 +401,7 @@ fn a_change_of_order_ends_a_replay_that_is_not_in_memory() {
         assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
         assert_eq!(world.fetch("A", 1), [(2, 2, 1)]);
         assert_eq!(world.ack("A", 2, 2, ACCEPT), None);
-        assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(2))), 1);
+        assert_eq!(world.alters(of("a"), KeyAction::Replay(Offset(0), Offset(2))), 2);
         assert_eq!(offsets(&world.fetch("A", 1)), [0]);
         world.restart(0);
         world.slow_disk = true;
@@ -545,11 +594,15 @@ fn k31_a_key_that_rests_in_a_page_is_skipped_and_dropped_at_once() {
 }
 
 #[test]
-fn k31_a_key_that_rests_in_a_page_goes_on_when_it_is_parked_and_resumed() {
-    let mut world = resting();
-    assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
-    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
-    assert_eq!(each(&world.fetch("A", 10)), [(2, 2)], "and b waits");
+fn k31_a_key_that_rests_in_a_page_goes_on_when_it_is_resumed() {
+    for parked_before in [false, true] {
+        let mut world = resting();
+        if parked_before {
+            assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+        }
+        assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+        assert_eq!(each(&world.fetch("A", 10)), [(2, 2)], "and b waits");
+    }
 }
 
 #[test]

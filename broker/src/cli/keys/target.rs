@@ -32,7 +32,8 @@ pub(super) struct Which {
     /// The key's hash, as `sluice keys list` shows it.
     #[arg(long, value_name = "HEX", value_parser = hash_of)]
     pub(super) key_hash: Option<u64>,
-    /// The offset of a record: it, or its key, is meant. Needs --partition where the topic has several.
+    /// The offset of a record that is not done: it, or its key, is meant. Of a redrive, a dead-lettered one. Needs
+    /// --partition where the topic has several.
     #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
     pub(super) offset: Option<i64>,
 }

@@ -48,13 +48,14 @@ enum Work {
     },
 }
 
-/// Whether a record that is to be redriven is in the log still.
+/// Whether a record that is to be delivered again is in the log still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Unknown,
     /// The disk was asked.
     Sought,
-    There,
+    /// It is. Of a replay: so many were found.
+    There(u64),
 }
 
 /// One partition of a reset.
@@ -273,7 +274,7 @@ impl<S: Slice> ShareMachine<S> {
         let log_start = logs.get(&self.parts[&id].id).map_or(0, |facts| facts.log_start.get());
         if let Some(Admin { work: Work::Alter { request, source, .. }, .. }) = self.admins.get(&number)
             && request.action == KeyAction::Redrive
-            && *source != Source::There
+            && !matches!(source, Source::There(_))
         {
             if *source == Source::Sought {
                 return;
@@ -284,15 +285,34 @@ impl<S: Slice> ShareMachine<S> {
                 return self.look_for_source(number, id, &sources, out);
             }
         }
+        if let Some(Admin { work: Work::Alter { request, source, .. }, .. }) = self.admins.get(&number)
+            && let KeyAction::Replay(from, to) = request.action
+            && !matches!(source, Source::There(_))
+        {
+            if *source == Source::Sought {
+                return;
+            }
+            let range = (from.get(), to.get());
+            let open = self.parts[&id].open();
+            if let Some(range) = open.and_then(|open| open.to_replay(request.key, range, log_start)) {
+                self.source_is(number, Source::Sought);
+                return self.look_for_replayable(number, id, range, logs, out);
+            }
+        }
         let Some(Admin { ticket, work }) = self.admins.remove(&number) else { return };
         match work {
             Work::Describe { request, .. } => {
                 let answer = self.look(now, id, upper, &request);
                 self.hold(ticket, Answer::Keys(Box::new(answer)), BTreeSet::from([id]), out);
             }
-            Work::Alter { request, .. } => {
+            Work::Alter { request, source, .. } => {
                 let Some(open) = self.open_part(id) else { return };
-                let altered = open.alter(request.key, request.action, log_start, now);
+                let mut altered = open.alter(request.key, request.action, log_start, now);
+                if let (Ok(altered), KeyAction::Replay(..), Source::There(found)) =
+                    (&mut altered, request.action, source)
+                {
+                    altered.records = found;
+                }
                 self.dirty.insert(id);
                 match altered {
                     Ok(altered) => self.hold(ticket, Answer::Altered(altered), BTreeSet::from([id]), out),
@@ -310,10 +330,12 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// What is known of the records that a request is to redrive.
+    /// What is known of the records that a request is to deliver again.
     pub(super) fn source_is(&mut self, number: u64, known: Source) {
-        if let Some(Admin { work: Work::Alter { source, .. }, .. }) = self.admins.get_mut(&number) {
+        if let Some(Admin { work: Work::Alter { source, searched, .. }, .. }) = self.admins.get_mut(&number) {
             *source = known;
+            // While they were sought, their key may have gone to rest again.
+            *searched &= known == Source::Sought;
         }
     }
 

@@ -2,9 +2,12 @@
 
 use records::ids::{KeyHash, Offset};
 
+use super::admin::Source;
 use super::{Op, ShareMachine, upper};
 use crate::io::{IoError, KeyFound, OpId, ReadRecord, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
+use crate::share::ShareError;
+use crate::share::admin::AdminError;
 use crate::share::replay::LookUp;
 use crate::time::Now;
 
@@ -12,6 +15,25 @@ use crate::time::Now;
 const FIND_MAX: u32 = 256;
 /// Bytes of records that one look-up of a redrive reads, about.
 const READ_BYTES_MAX: u64 = 1 << 20;
+/// Look-ups before a replay begins in any case, whether or not they found something.
+const LOOK_UPS_MAX: u32 = 64;
+
+/// What was found so far of that which a replay is to deliver.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replayable {
+    part: u32,
+    generation: u32,
+    /// The request.
+    admin: u64,
+    key: KeyHash,
+    /// From here on it was not looked for yet.
+    from: i64,
+    /// To this offset, inclusive.
+    to: i64,
+    /// Records that are done.
+    found: u64,
+    look_ups: u32,
+}
 
 impl<S: Slice> ShareMachine<S> {
     /// Begins, goes on with and ends the replays of a share-partition.
@@ -42,6 +64,71 @@ impl<S: Slice> ShareMachine<S> {
                 }
             });
             self.ops.insert(op, Op::Replay { part: number, generation, key });
+        }
+    }
+
+    /// Counts what a replay of this key from one offset to the other (inclusive) has to deliver, in a few look-ups.
+    pub(super) fn look_for_replayable(
+        &mut self,
+        admin: u64,
+        id: u32,
+        (key, from, to): (KeyHash, i64, i64),
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        let Some(part) = self.parts.get(&id) else { return };
+        let generation = part.generation;
+        let wanted = Replayable { part: id, generation, admin, key, from, to, found: 0, look_ups: 0 };
+        self.find_replayable(wanted, logs, out);
+    }
+
+    fn find_replayable(&mut self, wanted: Replayable, logs: &LogTable, out: &mut Outbox<S>) {
+        let Some(part) = self.parts.get(&wanted.part) else { return };
+        let (partition, config) = (part.id, self.config(part.group));
+        let (upper, committed) = (upper(logs, &config, partition), config.read_committed);
+        let op = out.submit(Owner::Share, |op| Submission::FindKey {
+            op,
+            partition,
+            key: wanted.key,
+            from: Offset(wanted.from),
+            upper: Offset(upper.min(wanted.to + 1)),
+            committed,
+            max: FIND_MAX,
+        });
+        self.ops.insert(op, Op::Replayable(wanted));
+    }
+
+    /// Some of it was found: its replay begins, or is refused, or it is looked for further.
+    pub(super) fn replayable_found(
+        &mut self,
+        op: OpId,
+        result: Result<KeyFound, IoError>,
+        logs: &LogTable,
+        out: &mut Outbox<S>,
+    ) {
+        let Some(Op::Replayable(mut wanted)) = self.ops.remove(&op) else { return };
+        let part = self.parts.get(&wanted.part).filter(|part| part.generation == wanted.generation);
+        let Some(open) = part.and_then(|part| part.open()) else {
+            // It is read anew, and looked for anew then.
+            self.source_is(wanted.admin, Source::Unknown);
+            self.pending_admins.insert(wanted.admin);
+            return;
+        };
+        let Ok(found) = result else {
+            return self.refuse_admin(wanted.admin, ShareError::Unavailable.into(), out);
+        };
+        wanted.found +=
+            found.records.iter().filter(|record| open.is_done(record.offset.get())).count() as u64;
+        wanted.look_ups += 1;
+        let through = found.next.get() > wanted.to || found.next.get() <= wanted.from;
+        if !through && wanted.found < u64::from(FIND_MAX) && wanted.look_ups < LOOK_UPS_MAX {
+            wanted.from = found.next.get();
+            self.find_replayable(wanted, logs, out);
+        } else if through && wanted.found == 0 {
+            self.refuse_admin(wanted.admin, AdminError::NothingToReplay, out);
+        } else {
+            self.source_is(wanted.admin, Source::There(wanted.found));
+            self.pending_admins.insert(wanted.admin);
         }
     }
 

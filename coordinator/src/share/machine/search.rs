@@ -110,7 +110,7 @@ impl<S: Slice> ShareMachine<S> {
         };
         let left = &offsets[read.len().min(offsets.len())..];
         if read.iter().any(|read| read.record.is_some()) {
-            self.source_is(admin, Source::There);
+            self.source_is(admin, Source::There(0));
             self.pending_admins.insert(admin);
         } else if read.is_empty() || left.is_empty() {
             let offset = offsets.first().copied().unwrap_or_default();
