@@ -5,7 +5,7 @@ use integration_tests::sim::breakage::Breakage;
 use integration_tests::sim::model::Rule;
 
 /// A breakage is found within so many seeds.
-const SEEDS_MAX: u64 = 600;
+const SEEDS_MAX: u64 = 300;
 
 /// What each breakage may be found as.
 fn rules(breakage: Breakage) -> &'static [Rule] {
@@ -36,28 +36,37 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::SpanRecordSkipped => &[Rule::Lost, Rule::Order],
         Breakage::AbortedShown | Breakage::UndecidedShown => &[Rule::Isolation],
         Breakage::RangesForgotten => &[Rule::Ranges],
-        Breakage::CommitForgotten => &[Rule::Forgotten],
+        // What is answered and not noted is answered before it is written; or it comes again.
+        Breakage::CommitForgotten => &[Rule::Reply, Rule::Forgotten],
         Breakage::HomesForgotten => &[Rule::Home],
         Breakage::RecallForgotten => &[Rule::Exclusive, Rule::Redelivery, Rule::Limit],
     }
 }
 
-/// A lie may also be found by what follows from it, before it is found for what it is: then another seed must show it.
-fn is_found(breakage: Breakage) {
+/// The seed and the rule by which a breakage is found, or what followed from it in place of that. A lie may also be
+/// found by what follows from it, before it is found for what it is: then another seed must show it.
+fn found(breakage: Breakage) -> Result<String, Vec<String>> {
     let mut followed = Vec::new();
     for seed in 0..SEEDS_MAX {
         match sim::run(seed, Some(breakage)).violation {
-            Some(violation) if rules(breakage).contains(&violation.rule) => return,
+            Some(violation) if rules(breakage).contains(&violation.rule) => {
+                return Ok(format!("seed {seed}, as {:?}", violation.rule));
+            }
             Some(violation) => followed.push(format!("seed {seed}: {violation}")),
             None => {}
         }
     }
-    panic!("{breakage:?} is not found for what it is within {SEEDS_MAX} seeds, only by {followed:#?}");
+    Err(followed)
 }
 
 #[test]
 fn every_breakage_is_found() {
+    let mut missed = Vec::new();
     for breakage in Breakage::ALL {
-        is_found(breakage);
+        match found(breakage) {
+            Ok(by) => println!("{breakage:?} is found by {by}"),
+            Err(followed) => missed.push((breakage, followed)),
+        }
     }
+    assert!(missed.is_empty(), "not found for what they are within {SEEDS_MAX} seeds, only by: {missed:#?}");
 }

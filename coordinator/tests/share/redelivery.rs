@@ -170,6 +170,16 @@ fn key_share(per_key: u32) -> Option<KeyShareTerms> {
 }
 
 #[test]
+fn a_fetch_that_allows_more_records_of_a_key_gets_them_at_once() {
+    let mut w = World::keyed();
+    w.log("a a a");
+    let ask = |per_key| crate::common::Want { key_share: key_share(per_key), ..want(10) };
+    assert_eq!(w.fetch_with("A", &ask(1)).unwrap(), [(0, 0, 1)]);
+    assert_eq!(w.fetch_with("A", &ask(1)).unwrap(), []);
+    assert_eq!(w.fetch_with("A", &ask(2)).unwrap(), [(1, 1, 1)], "although nothing else is ready");
+}
+
+#[test]
 fn k60_with_a_delivery_number_nothing_waits() {
     let mut w = World::keyed();
     w.log("a a a");

@@ -13,6 +13,17 @@ use super::random::Random;
 pub const POISON: [Poison; 5] =
     [Poison::Skip, Poison::Skip, Poison::DeadLetter, Poison::Follow, Poison::Park];
 
+/// In so many worlds of a hundred little is said.
+const QUIET_PERCENT: u64 = 15;
+/// Members of a group there.
+const QUIET_MEMBERS_MAX: usize = 2;
+/// How often they send a heartbeat, milliseconds.
+const QUIET_HEARTBEAT_MS: i32 = 15_000;
+/// How long its locks last, milliseconds.
+const QUIET_LOCK_MS: i64 = 2_000;
+/// Percent of records on which work outlasts the lock, at least.
+const QUIET_SLOW_PERCENT: u64 = 5;
+
 /// A share group and its members.
 #[derive(Clone, Debug)]
 pub struct GroupPlan {
@@ -192,7 +203,7 @@ impl Plan {
         let producers = random.between(1, 3);
         let transactors = random.pick(&[0, 0, 1, 1, 2]);
         let share = records / (producers + transactors) + 1;
-        Self {
+        let mut plan = Self {
             partitions,
             keys,
             keyless_percent: random.pick(&[0, 0, 10, 50, 100]),
@@ -224,6 +235,25 @@ impl Plan {
             segment_bytes: random.pick(&[1_500, 1 << 20]),
             faults: if calm { Faults::default() } else { faults(random) },
             chaos_ms: random.pick(&[5_000, 30_000, 90_000]),
+        };
+        if random.percent(QUIET_PERCENT) {
+            plan.be_quiet();
+        }
+        plan
+    }
+
+    /// Next to nobody says anything of his own accord: what the shard does not do by its own deadlines stays undone.
+    fn be_quiet(&mut self) {
+        (self.readers, self.committers, self.operator.every_ms) = (0, 0, 0);
+        self.slow_percent = self.slow_percent.max(QUIET_SLOW_PERCENT);
+        self.groups.truncate(1);
+        for group in &mut self.groups {
+            group.members.truncate(QUIET_MEMBERS_MAX);
+            group.standalone.truncate(QUIET_MEMBERS_MAX);
+            let config = Arc::make_mut(&mut group.config);
+            config.heartbeat_interval_ms = QUIET_HEARTBEAT_MS;
+            config.window_bytes_max = ShareConfig::default().window_bytes_max;
+            config.lock_ms = QUIET_LOCK_MS;
         }
     }
 }

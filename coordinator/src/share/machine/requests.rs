@@ -154,10 +154,15 @@ impl<S: Slice> ShareMachine<S> {
         };
         let number = self.next_number();
         if !left {
+            let name = Arc::clone(&self.member_mut(member).name);
             for part in parts.iter().filter_map(|(_, part)| *part) {
                 if let Some(part) = self.parts.get_mut(&part) {
                     part.asks.insert(number);
                     part.interested.insert(member);
+                    // More of what it holds may be ready for it by that alone.
+                    if let Some(open) = part.open_mut() {
+                        open.keys_held(&name, per_key_max as usize);
+                    }
                 }
                 self.dirty.insert(part);
             }

@@ -78,10 +78,12 @@ impl Model {
             share.config.assignment == ShareAssignment::Sticky && share.config.order == ShareOrder::Key
         });
         let Some(key) = key.filter(|_| sticky) else { return true };
-        let mut others = self
-            .members
-            .iter()
-            .filter(|((group, name), view)| *group == id.0 && name != member && view.may_be_resident());
-        others.all(|((_, name), _)| self.homes.prefers(key, member, name))
+        self.may_be_homes(id).filter(|name| *name != member).all(|name| self.homes.prefers(key, member, name))
+    }
+
+    /// The members of a group that may be at work.
+    pub(super) fn may_be_homes(&self, id: &ShareId) -> impl Iterator<Item = &Arc<str>> {
+        let of_group = self.members.iter().filter(|((group, _), _)| *group == id.0);
+        of_group.filter(|(_, view)| view.may_be_resident()).map(|((_, name), _)| name)
     }
 }

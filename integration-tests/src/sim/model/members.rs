@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coordinator::command::{AckRange, ConnectionId, ShareAcknowledge, ShareFetch, Ticket};
-use coordinator::share::{ShareConfig, ShareOrder};
+use coordinator::share::{ShareAssignment, ShareConfig, ShareOrder};
 use coordinator::time::{Micros, Mono};
 use records::ids::PartitionId;
 
@@ -197,6 +197,9 @@ impl Model {
     /// The final epoch.
     pub(super) fn session_closed(&mut self, group: &Arc<str>, member: &Arc<str>) {
         self.session_ends(group, member, true);
+        if self.configs.get(group).is_some_and(|config| config.assignment == ShareAssignment::Sticky) {
+            self.wakeups.homes_moved(group);
+        }
         let view = self.member(group, member);
         view.session = None;
         view.opened_at = None;

@@ -11,8 +11,8 @@ use coordinator::time::{Micros, Mono};
 use super::log::Log;
 use super::readers::{Claims, contain};
 use super::share::Share;
-use super::state::{Record, Tri};
-use super::{Model, Rule, ShareId, Violation};
+use super::state::{Hold, Record, Tri};
+use super::{LATE_MAX, Model, Rule, ShareId, Violation};
 
 /// So long a ready record may wait while a member asks: a slow disk's append, scan and read, one after another, and the
 /// shard's thread may be late each time.
@@ -65,6 +65,11 @@ impl Wakeups {
         self.ready.remove(id);
     }
 
+    /// Keys of a group may live with somebody else from now on: nobody has waited for them yet.
+    pub(super) fn homes_moved(&mut self, group: &Arc<str>) {
+        self.ready.retain(|id, _| id.0 != *group);
+    }
+
     pub(super) fn all_disturbed(&mut self) {
         self.ready.clear();
     }
@@ -109,20 +114,40 @@ impl Model {
     /// Who has asked for long while a record was ready since then that may go to it, and holds nothing of the group.
     fn who_asks(&self, now: Mono, id: &ShareId, offset: i64, since: Mono) -> Option<&Asks> {
         let key = self.logs.of(id).and_then(|log| log.records.get(&offset)).and_then(|seen| seen.key);
+        let asking: Vec<&Asks> = self
+            .wakeups
+            .asks
+            .values()
+            .filter(|asks| {
+                asks.group == id.0
+                    && now - since.max(asks.since) > READY_MAX
+                    && !self.closed.contains(&asks.connection)
+                    && !self.is_doubtful(now, &asks.group, &asks.member)
+                    && self.is_idle(now, &asks.group, &asks.member)
+            })
+            .collect();
         let is_owed = |asks: &Asks| match &asks.ranges {
             Some(claims) => claims.get(&id.1).is_some_and(|ranges| contain(ranges, key, offset)),
             None => self.is_home(id, key, &asks.member),
         };
-        self.wakeups.asks.values().find(|asks| {
-            let idle = |share: &Share| share.held_by(&asks.member).is_empty();
-            let of_group = || self.shares.iter().filter(|(other, _)| other.0 == id.0);
-            asks.group == id.0
-                && now - since.max(asks.since) > READY_MAX
-                && !self.closed.contains(&asks.connection)
-                && is_owed(asks)
-                && !self.is_doubtful(now, &asks.group, &asks.member)
-                && of_group().all(|(_, share)| idle(share))
-        })
+        if let Some(asks) = asking.iter().find(|asks| is_owed(asks)) {
+            return Some(asks);
+        }
+        // Which member's home it is may not be known: where all that it may be ask, it is one of theirs.
+        let asks =
+            |member: &Arc<str>| asking.iter().any(|asks| asks.ranges.is_none() && asks.member == *member);
+        let all_ask = self.may_be_homes(id).all(asks);
+        asking.first().copied().filter(|_| all_ask)
+    }
+
+    /// Whether a member holds nothing of its group; what ran out is not in its hands any more.
+    fn is_idle(&self, now: Mono, group: &Arc<str>, member: &Arc<str>) -> bool {
+        let of_group = self.shares.iter().filter(|(id, _)| id.0 == *group);
+        let has_run_out =
+            |share: &Share, offset| share.record(offset).hold.is_none_or(|hold| has_run_out(now, &hold));
+        of_group
+            .map(|(_, share)| share)
+            .all(|share| share.held_by(member).into_iter().all(|offset| has_run_out(share, offset)))
     }
 
     /// Records that nothing can hold back.
@@ -216,11 +241,20 @@ fn may_wait(config: &ShareConfig, record: &Record) -> bool {
     config.backoff_ms > 0 && record.fails.1 > 0 && record.not_before.is_none()
 }
 
+/// The time of its lock is over, and the shard has had its time to see it.
+fn has_run_out(now: Mono, hold: &Hold) -> bool {
+    !hold.doubt && hold.lock_end.is_some_and(|end| end + LATE_MAX < now)
+}
+
 /// Whether a record could go out, as far as it alone is concerned.
 fn is_free(now: Mono, config: &ShareConfig, record: &Record) -> bool {
+    // One that comes back because its lock ran out may have to wait, and the time that it did may have been its last.
+    let comes_again =
+        config.backoff_ms <= 0 && i32::from(record.fails.1) + 1 < i32::from(config.delivery_count_max);
+    let has_come_back = |hold: &Hold| comes_again && has_run_out(now, hold);
     record.settled == Tri::No
         && record.stop == Tri::No
-        && record.hold.is_none()
+        && record.hold.as_ref().is_none_or(has_come_back)
         && !record.unknown
         && !record.may_return
         && !record.replayed
