@@ -37,7 +37,7 @@ enum Command {
     Why(Which),
     /// Stop a key: nothing of it goes out until it is resumed. What members hold stays with them.
     Park(Which),
-    /// Let a parked key go on, or end that a key follows a dead-lettered record.
+    /// Let a parked key go on, or end that a key follows a dead-lettered record. No record of it waits for a retry then.
     Resume(Which),
     /// Archive a key's lowest record and go on behind it.
     Skip(Which),

@@ -56,8 +56,8 @@ pub struct AlterKey {
 pub enum KeyAction {
     /// Nothing of it goes out until it is resumed, skipped or dropped. What members hold stays with them.
     Park,
-    /// It goes on where it stands; a record that was parked is delivered anew, with its count at the beginning. Also
-    /// ends following.
+    /// It goes on where it stands, if it was stopped; a record that was parked is delivered anew, with its count at the
+    /// beginning, and one that waited for a retry waits no longer. Also ends following.
     Resume,
     /// Its lowest record that is in nobody's hands is archived, whether it comes for the first time or by a replay, and the
     /// key goes on behind it.

@@ -75,7 +75,8 @@ impl SharePartition {
     /// Whether what an operator's word is about rests in a page, and has to come back first.
     pub(crate) fn is_about_a_page(&self, key: KeyRef, action: KeyAction) -> bool {
         match (key, action) {
-            (KeyRef::Key(_), KeyAction::Park | KeyAction::Resume) => false,
+            (KeyRef::Key(_), KeyAction::Park) => false,
+            (KeyRef::Key(key), KeyAction::Resume) if self.stops.key(key).is_none() => false,
             (KeyRef::Key(key), _) => self.queue.resting().contains(key),
             (KeyRef::Offset(offset), _) => {
                 let unknown = self.window.get(offset.get()).is_none();
@@ -143,13 +144,18 @@ impl SharePartition {
         Ok(1)
     }
 
-    /// A key goes on, with what was parked of it. What is on its way to the dead-letter topic gets there.
+    /// A key that was stopped goes on, with what was parked of it, and nothing of it waits for a retry any more. What is on
+    /// its way to the dead-letter topic gets there.
     fn resume(&mut self, key: KeyHash) -> u64 {
         let stopped = self.stops.key(key).is_some();
         let parked = self.parked_records(key);
         if stopped {
             self.resume_key(key);
             self.note_event(&Event::KeyResumed(key));
+            self.end_waits_of(key);
+            if let Some(replay) = self.replays.get_mut(&key) {
+                replay.part.end_waits_of(key);
+            }
         }
         for &offset in &parked {
             self.free_record(offset);
@@ -160,6 +166,16 @@ impl SharePartition {
             self.recall_behind_unknown(key, first);
         }
         (parked.len() as u64).max(u64::from(stopped))
+    }
+
+    /// What waits of a key is ready now, with its count.
+    fn end_waits_of(&mut self, key: KeyHash) {
+        let of_key = |slot: &Slot| slot.scanned && self.key_of(slot) == Some(key);
+        let waits = self.waits.keys().copied().filter(|&offset| self.window.get(offset).is_some_and(of_key));
+        for offset in waits.collect::<Vec<_>>() {
+            self.end_wait(offset);
+            self.note(Change::Freed, offset);
+        }
     }
 
     fn resume_record(&mut self, offset: i64) -> u64 {

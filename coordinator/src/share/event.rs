@@ -98,7 +98,7 @@ pub(crate) enum Event {
         /// Which.
         ranges: Ranges,
     },
-    /// Stopped records are to be delivered anew, their counts at the beginning.
+    /// Stopped records are to be delivered anew, their counts at the beginning; what waited for a retry waits no longer.
     Freed(Ranges),
     /// A key goes on only by someone's hand.
     KeyStopped {

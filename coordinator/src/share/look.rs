@@ -142,7 +142,10 @@ impl SharePartition {
             KeyRef::Key(key) if self.replays.contains_key(&key) => {
                 let part = &self.replays[&key].part;
                 let first = part.first_of(key).into_iter().chain(self.first_of(key)).min();
-                first.map_or(Why::BehindReplay, |first| self.why_record(outside, first))
+                first.map_or_else(
+                    || self.why_replay(outside, key).unwrap_or(Why::BehindReplay),
+                    |first| self.why_record(outside, first),
+                )
             }
             KeyRef::Key(key) => match (self.first_of(key), self.stops.key(key)) {
                 (Some(first), _) => self.why_record(outside, first),
@@ -156,8 +159,12 @@ impl SharePartition {
     }
 
     fn why_record(&self, outside: &Outside<'_>, offset: i64) -> Why {
-        if let Some(part) = self.replay_of(offset) {
-            return part.why_record(outside, offset);
+        if let Some((key, part)) = self.replay_of(offset) {
+            let of_its_own = part.why_record(outside, offset);
+            return match of_its_own {
+                Why::Ready => self.why_replay(outside, key).unwrap_or(Why::Ready),
+                _ => of_its_own,
+            };
         }
         let Some(slot) = self.window.get(offset) else {
             return match self.scan_bound() {
@@ -210,6 +217,22 @@ impl SharePartition {
             return Some(Why::Behind { offset: Offset(first) });
         }
         // It is the first, and later ones are out: it waits for their holder.
+        let (out, _) = self.queue.first_out(key)?;
+        Some(self.why_out(outside, self.window.slot(out)))
+    }
+
+    /// What of its key, beside the replay itself, holds a replay back; as [`SharePartition::tend_replays`] has it.
+    fn why_replay(&self, outside: &Outside<'_>, key: KeyHash) -> Option<Why> {
+        if let Some(stop) = self.stops.key(key).filter(|stop| !stop.follows) {
+            return Some(Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) });
+        }
+        if self.queue.resting().contains(key) {
+            return Some(self.why_resting(outside));
+        }
+        let next = self.replays.get(&key)?.next(key);
+        if let Some(first) = self.queue.first(key).filter(|&first| first < next) {
+            return Some(Why::Behind { offset: Offset(first) });
+        }
         let (out, _) = self.queue.first_out(key)?;
         Some(self.why_out(outside, self.window.slot(out)))
     }

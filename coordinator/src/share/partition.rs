@@ -169,6 +169,7 @@ impl SharePartition {
             }
             Event::Freed(ranges) => {
                 for offset in self.offsets_in(ranges) {
+                    self.end_wait(offset);
                     self.free_record(offset);
                 }
             }

@@ -324,9 +324,10 @@ impl SharePartition {
         self.queue.is_ready() || self.replays.values().any(|replay| replay.part.queue.is_ready())
     }
 
-    /// The replay in which a record is unsettled.
-    pub(crate) fn replay_of(&self, offset: i64) -> Option<&SharePartition> {
-        self.replays.values().map(|replay| &replay.part).find(|part| part.window.get(offset).is_some())
+    /// The replay in which a record is unsettled, and its key.
+    pub(crate) fn replay_of(&self, offset: i64) -> Option<(KeyHash, &SharePartition)> {
+        let mut replays = self.replays.iter().map(|(&key, replay)| (key, &replay.part));
+        replays.find(|(_, part)| part.window.get(offset).is_some())
     }
 }
 

@@ -257,3 +257,22 @@ fn k31_a_key_is_resumed_right_after_a_restart_although_nobody_reads() {
     world.reopen("A");
     assert_eq!(offsets(&world.fetch("B", 1)), [0]);
 }
+
+/// Nobody has to wait for the retry: the key goes on at once, over a restart too.
+#[test]
+fn k31_a_key_that_waits_for_a_retry_goes_on_when_it_is_parked_and_resumed() {
+    let mut world = World::new(ShareConfig { backoff_ms: 60_000, key_inflight_max: 1, ..key_config() });
+    world.log("a a b");
+    assert_eq!(world.fetch("A", 2), [(0, 0, 1), (2, 2, 1)]);
+    assert_eq!(world.ack("A", 0, 0, RELEASE), None);
+    assert_eq!(world.ack("A", 2, 2, RELEASE), None);
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 0, "it is not stopped, and waits on");
+    assert_eq!(world.fetch("A", 10), []);
+    assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+    world.restart(0);
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+    assert_eq!(world.why(of("a")), Why::Ready);
+    world.restart(0);
+    world.reopen("A");
+    assert_eq!(world.fetch("A", 10), [(0, 0, 2)], "and b waits");
+}

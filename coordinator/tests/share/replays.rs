@@ -545,6 +545,14 @@ fn k31_a_key_that_rests_in_a_page_is_skipped_and_dropped_at_once() {
 }
 
 #[test]
+fn k31_a_key_that_rests_in_a_page_goes_on_when_it_is_parked_and_resumed() {
+    let mut world = resting();
+    assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+    assert_eq!(each(&world.fetch("A", 10)), [(2, 2)], "and b waits");
+}
+
+#[test]
 fn k31_pages_that_cannot_be_read_are_told_of() {
     let mut world = resting();
     world.unreadable = true;

@@ -1,11 +1,11 @@
 //! K33: why a record is not delivered.
 
-use coordinator::share::admin::{KeyRef, Why};
-use coordinator::share::{Bound, ShareConfig};
+use coordinator::share::admin::{KeyAction, KeyRef, Why};
+use coordinator::share::{Bound, Poison, ShareConfig};
 use records::ids::Offset;
 
-use crate::common::{ACCEPT, RELEASE, World, key_config, want};
-use crate::hand::{at, of};
+use crate::common::{ACCEPT, REJECT, RELEASE, World, key_config, want};
+use crate::hand::{DLQ, at, of};
 
 fn behind(offset: i64) -> Why {
     Why::Behind { offset: Offset(offset) }
@@ -67,6 +67,41 @@ fn k33_waiting_for_a_retry() {
     assert_eq!(world.why(at(0)), Why::Retry { until_ms });
     assert_eq!(world.why(of("a")), Why::Retry { until_ms });
     assert_eq!(world.why(at(1)), behind(0));
+}
+
+/// Nothing of a replay or redrive goes out while a member holds others of its key.
+#[test]
+fn k33_a_replay_waits_for_who_has_its_key() {
+    for redrive in [false, true] {
+        let mut world = World::new(ShareConfig {
+            poison: Poison::DeadLetter,
+            dead_letter_topic: Some(DLQ.into()),
+            ..key_config()
+        });
+        world.dead_letter_topic(1, true);
+        world.log("a a");
+        assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+        assert_eq!(world.ack("A", 0, 0, if redrive { REJECT } else { ACCEPT }), None);
+        assert_eq!(world.fetch("A", 1), [(1, 1, 1)]);
+        let again = KeyAction::Replay(Offset(0), Offset(0));
+        assert_eq!(world.alters(of("a"), if redrive { KeyAction::Redrive } else { again }), 1);
+        assert_eq!(world.fetch("B", 10), []);
+        let held = Why::Held { member: "A".into(), until_ms: in_ms(&world, 30_000) };
+        for question in [of("a"), at(0), at(1)] {
+            assert_eq!(world.why(question), held, "{question:?}, redrive {redrive}");
+        }
+        assert_eq!(world.ack("A", 1, 1, RELEASE), None);
+        assert_eq!((world.why(of("a")), world.why(at(0))), (Why::Ready, Why::Ready));
+        assert_eq!(world.why(at(1)), Why::BehindReplay);
+        assert_eq!(world.alters(of("a"), KeyAction::Park), 1);
+        let parked = Why::Parked { since_ms: world.now.wall_ms, offset: Offset(0) };
+        assert_eq!(
+            (world.why(of("a")), world.why(at(0)), world.why(at(1))),
+            (parked.clone(), parked.clone(), parked)
+        );
+        assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+        assert_eq!(world.fetch("B", 1), [(0, 0, 1)]);
+    }
 }
 
 #[test]

@@ -193,6 +193,12 @@ impl Share {
         let mut first = None;
         for &offset in offsets {
             let record = self.record(offset);
+            if record.not_before.is_some() {
+                // Where its key was stopped, its wait is over.
+                self.amend(offset, |record| {
+                    (record.stop, record.not_before) = (record.stop.at_least_maybe(), None);
+                });
+            }
             if record.stop != Tri::No && record.by_hand {
                 first = first.or(Some(offset));
                 self.amend(offset, |record| {
