@@ -131,7 +131,7 @@ impl SharePartition {
     fn park_record(&mut self, offset: i64, now: Now) -> Result<u64, AdminError> {
         let slot = self.window.slot(offset);
         if slot.is_out() {
-            return Err(AdminError::InUse);
+            return Err(AdminError::Held);
         }
         // What waits for the dead-letter topic goes on to wait for that.
         if self.stops.get(offset).is_some() {
@@ -228,7 +228,7 @@ impl SharePartition {
 
     fn drop_record(&mut self, offset: i64) -> Result<u64, AdminError> {
         if self.window.slot(offset).is_out() {
-            return Err(AdminError::InUse);
+            return Err(AdminError::Held);
         }
         self.settle(offset, Settlement::Skipped);
         self.note(Change::Settled(Settlement::Skipped), offset);
