@@ -48,7 +48,7 @@ impl SharePartition {
         let subject = self.subject(key)?;
         let records = match (subject, action) {
             (Subject::Key(key), KeyAction::Park) => self.park_key(key, now)?,
-            (Subject::Key(key), KeyAction::Resume) => self.resume(key, now),
+            (Subject::Key(key), KeyAction::Resume) => self.resume(key),
             (Subject::Key(key), KeyAction::Skip) => self.drop_records(key, None, now)?,
             (Subject::Key(key), KeyAction::Drop(to)) => {
                 self.drop_records(key, to.map(records::ids::Offset::get), now)?
@@ -144,7 +144,7 @@ impl SharePartition {
     }
 
     /// A key goes on, with what was parked of it. What is on its way to the dead-letter topic gets there.
-    fn resume(&mut self, key: KeyHash, now: Now) -> u64 {
+    fn resume(&mut self, key: KeyHash) -> u64 {
         let stopped = self.stops.key(key).is_some();
         let parked = self.parked_records(key);
         if stopped {
@@ -157,7 +157,7 @@ impl SharePartition {
         }
         if let Some(&first) = parked.first() {
             // What members hold behind it would be overtaken by it.
-            self.recall_behind(key, first, now);
+            self.recall_behind_unknown(key, first);
         }
         (parked.len() as u64).max(u64::from(stopped))
     }
@@ -207,7 +207,7 @@ impl SharePartition {
             return Err(if unread { AdminError::NotAtHand } else { AdminError::NothingThere });
         }
         if self.stops.key(key).is_some_and(|stop| !stop.follows) {
-            self.resume(key, now);
+            self.resume(key);
         }
         Ok(dropped)
     }

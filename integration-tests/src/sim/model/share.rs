@@ -195,6 +195,11 @@ impl Share {
         self.journal.iter().take(count).all(|change| change.written)
     }
 
+    /// Offsets of changes that are not known to be written.
+    pub(super) fn unwritten(&self) -> BTreeSet<i64> {
+        self.journal.iter().filter(|change| !change.written).map(|change| change.offset).collect()
+    }
+
     /// A sync job was taken: it covers what is written now.
     ///
     /// Events of a state that was not opened in this life are not in it.
