@@ -49,9 +49,9 @@ impl SharePartition {
         let records = match (subject, action) {
             (Subject::Key(key), KeyAction::Park) => self.park_key(key, now)?,
             (Subject::Key(key), KeyAction::Resume) => self.resume(key),
-            (Subject::Key(key), KeyAction::Skip) => self.drop_records(key, None, now)?,
+            (Subject::Key(key), KeyAction::Skip) => self.drop_records(key, None)?,
             (Subject::Key(key), KeyAction::Drop(to)) => {
-                self.drop_records(key, to.map(records::ids::Offset::get), now)?
+                self.drop_records(key, to.map(records::ids::Offset::get))?
             }
             (Subject::Record(offset), KeyAction::Park) => self.park_record(offset, now)?,
             (Subject::Record(offset), KeyAction::Resume) => self.resume_record(offset),
@@ -132,7 +132,7 @@ impl SharePartition {
     fn park_record(&mut self, offset: i64, now: Now) -> Result<u64, AdminError> {
         let slot = self.window.slot(offset);
         if slot.is_out() {
-            return Err(AdminError::InUse);
+            return Err(AdminError::Held);
         }
         // What waits for the dead-letter topic goes on to wait for that.
         if self.stops.get(offset).is_some() {
@@ -189,7 +189,7 @@ impl SharePartition {
 
     /// Archives the key's records up to `to`, or its lowest one, as far as they are in nobody's hands, whether they come
     /// for the first time or by a replay; the key goes on behind them.
-    fn drop_records(&mut self, key: KeyHash, to: Option<i64>, now: Now) -> Result<u64, AdminError> {
+    fn drop_records(&mut self, key: KeyHash, to: Option<i64>) -> Result<u64, AdminError> {
         let mut dropped = 0;
         let replay = self.replays.get(&key);
         if replay.is_some_and(|replay| to.is_some_and(|to| to >= replay.to) && replay.part.out == 0) {
@@ -244,7 +244,7 @@ impl SharePartition {
 
     fn drop_record(&mut self, offset: i64) -> Result<u64, AdminError> {
         if self.window.slot(offset).is_out() {
-            return Err(AdminError::InUse);
+            return Err(AdminError::Held);
         }
         self.settle(offset, Settlement::Skipped);
         self.note(Change::Settled(Settlement::Skipped), offset);
