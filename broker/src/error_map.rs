@@ -141,7 +141,7 @@ pub const fn share_admin(error: &AdminError) -> ErrorCode {
         }
         AdminError::TooMany => ErrorCode::PolicyViolation,
         AdminError::Replaying => ErrorCode::DuplicateResource,
-        AdminError::InUse => ErrorCode::NonEmptyGroup,
+        AdminError::InUse | AdminError::Held => ErrorCode::NonEmptyGroup,
         AdminError::NotAtHand => ErrorCode::KafkaStorageError,
     }
 }

@@ -3,6 +3,12 @@
 #![cfg(feature = "admin")]
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
+use ::client::{RangeReader, RangeReaderSettings};
+use records::batch::BatchBuilder;
+use records::ids::Offset;
+use records::{Codec, TimestampType};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -12,7 +18,7 @@ mod common;
 #[path = "common/share.rs"]
 mod share;
 
-use share::{ACCEPT, ALL, Fetch, PATIENT, RELEASE, Setup};
+use share::{ACCEPT, ALL, Fetch, PATIENT, RELEASE, Setup, produce_to};
 
 struct Ended {
     code: Option<i32>,
@@ -78,6 +84,7 @@ async fn groups_are_listed_described_reset_and_deleted() {
         ("--to-earliest", 0),
         ("--to-latest", 4),
         ("--to-offset 2", 2),
+        ("--to-offset 99", 4),
         ("--to-datetime 0", 0),
         ("--to-datetime 2026-01-01T00:00:00Z", 4),
     ] {
@@ -93,6 +100,50 @@ async fn groups_are_listed_described_reset_and_deleted() {
     assert!(fails(&setup, "groups delete-offsets g --topic t").await.contains("t: not deleted"));
     assert_eq!(ok(&setup, "groups delete g").await, "g: deleted\n");
     assert!(fails(&setup, "groups delete g").await.contains("GroupIdNotFound"));
+}
+
+#[tokio::test]
+async fn a_group_of_readers_is_listed_described_reset_and_deleted() {
+    let setup = Setup::new("key").await;
+    setup.produce(4).await;
+    let mut reader = RangeReader::open(RangeReaderSettings {
+        bootstrap: setup.server.running.local_addr().to_string(),
+        group: "g".to_owned(),
+        topic: "t".to_owned(),
+        partitions: vec![0],
+        ranges: Vec::new(),
+        records_per_key_max: 0,
+    })
+    .await
+    .unwrap();
+    assert_eq!(reader.next(100, Duration::from_secs(5)).await.unwrap().len(), 4);
+    reader.commit(&[(0, Offset(0), Offset(2))]).await.unwrap();
+    assert!(ok(&setup, "groups list").await.contains("g      share  Empty  share"));
+    let reset = "groups reset g --topic t --to-offset 1 --execute";
+    assert!(fails(&setup, reset).await.contains("NonEmptyGroup"), "a reader is at work");
+    reader.close().await.unwrap();
+
+    let setup = setup.restarted().await;
+    assert!(ok(&setup, "groups list").await.contains("g      share  Empty  share"));
+    assert_eq!(json(&setup, "groups describe g").await["partitions"][0]["startOffset"], 3);
+    assert_eq!(ok(&setup, reset).await, "t-0: starts at 1 now\n");
+    assert_eq!(ok(&setup, "groups delete-offsets g --topic t").await, "t: deleted\n");
+    assert_eq!(ok(&setup, "groups delete g").await, "g: deleted\n");
+    assert_eq!(ok(&setup, "groups list").await, "there are no groups\n");
+}
+
+#[tokio::test]
+async fn a_record_without_a_key_is_not_parked_while_it_is_held() {
+    let setup = Setup::new("key").await;
+    let mut batch = BatchBuilder::new(Codec::None, TimestampType::Create);
+    batch.append(1_000, None, Some(b"value"), &[]);
+    assert_eq!(produce_to(&setup.server, "t", batch.build(Offset(0), -1)).await.0, 0);
+    let mut a = setup.joined("a").await;
+    assert_eq!(a.fetch(PATIENT).await.acquired(), [(0, 0, 1)]);
+    let refused = fails(&setup, "keys park g --topic t --offset 0").await;
+    assert!(refused.contains("a member holds this record, which has no key"), "{refused}");
+    assert_eq!(a.acknowledge(false, &[(0, 0, &[RELEASE])]).await.1, [(0, 0)]);
+    assert!(ok(&setup, "keys park g --topic t --offset 0").await.contains("done, 1 record"));
 }
 
 #[tokio::test]

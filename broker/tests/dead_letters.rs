@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::{FetchRequest, TopicName};
+use protocol::messages::key_share_describe::{KeyShareDescribeRequest, KeyShareDescribeResponse};
+use protocol::request::KeyShareRequest;
+use protocol::response::KeyShareResponse;
 use records::batch::BatchBuilder;
 use records::ids::Offset;
 use records::{Batches, Codec, TimestampType, key_hash};
@@ -189,6 +192,34 @@ async fn k30_a_key_waits_for_its_dead_letter_and_goes_on_by_itself() {
     let (got, ()) = tokio::join!(waits, dead_letter_topic(&setup.server, true));
     assert_eq!(got, [(1, 1, 1)], "only then the next");
     assert_eq!(wait_for(&setup.server, 1).await[0].header("__dlq.errors.offset"), "0");
+}
+
+#[tokio::test]
+async fn s28_a_compacted_topic_is_told_by_that_and_the_key_goes_on_when_it_is_none() {
+    let setup = Setup::on(Server::start().await).await;
+    dead_letter_topic(&setup.server, true).await;
+    let catalog = &setup.server.running.broker().catalog;
+    let set = |policy: &str| {
+        let configs = [("errors.deadletterqueue.group.enable", "true"), ("cleanup.policy", policy)];
+        let configs = configs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        catalog.set_topic_configs(DLQ, configs.into())
+    };
+    set("compact,delete").await.unwrap();
+    configure(&setup, "key", &[]).await;
+    produce(&setup, &["a", "a"]).await;
+    let mut a = setup.joined("a").await;
+    assert_eq!(a.fetch(PATIENT).await.acquired(), [(0, 0, 1)]);
+    assert_eq!(a.acknowledge(false, &[(0, 0, &[REJECT])]).await, (0, vec![(0, 0)]));
+    assert_eq!(a.fetch(ALL).await.acquired(), [], "a waits");
+    let mut raw = setup.server.connect().await;
+    let request = KeyShareDescribeRequest { group_id: "g".into(), ..KeyShareDescribeRequest::default() };
+    raw.send(&request.into_frame(7, None).unwrap()).await;
+    let (_, told) = KeyShareDescribeResponse::from_frame(raw.frame().await.into()).unwrap();
+    let trouble = told.topics[0].partitions[0].dead_letter_trouble.clone().unwrap();
+    assert!(trouble.contains("cleanup.policy=delete"), "{trouble}");
+    set("delete").await.unwrap();
+    assert_eq!(wait_for(&setup.server, 1).await[0].header("__dlq.errors.offset"), "0");
+    assert_eq!(a.fetch(PATIENT).await.acquired(), [(1, 1, 1)]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What comes into a shard from outside: commands of clients, and facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -381,6 +381,9 @@ pub struct TopicImage {
     /// Topics to which share groups may write their dead letters (`errors.deadletterqueue.group.enable`), and how many
     /// bytes a batch of each may have.
     pub dead_letter_topics: BTreeMap<Arc<str>, u64>,
+    /// Topics that are meant for dead letters and take none, since they are compacted (`cleanup.policy`) and most dead
+    /// letters have no key.
+    pub dead_letter_compacted: BTreeSet<Arc<str>>,
     /// What the name of a dead-letter topic must begin with (`errors.deadletterqueue.topic.name.prefix`).
     pub dead_letter_prefix: String,
     /// Such a topic is made where it is missing (`errors.deadletterqueue.auto.create.topics.enable`).

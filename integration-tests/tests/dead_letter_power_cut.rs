@@ -61,6 +61,7 @@ impl Life {
         let topics = TopicImage {
             topics: BTreeMap::from([("t".into(), (SOURCE.topic, 1)), ("dlq.t".into(), (LETTERS.topic, 1))]),
             dead_letter_topics: BTreeMap::from([("dlq.t".into(), 1 << 20)]),
+            dead_letter_compacted: BTreeSet::new(),
             dead_letter_prefix: "dlq.".into(),
             dead_letter_create: false,
         };

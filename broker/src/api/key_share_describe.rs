@@ -343,6 +343,9 @@ const fn trouble_words(trouble: DeadLetterTrouble) -> &'static str {
         DeadLetterTrouble::NotEnabled => {
             "the topic is not enabled: set errors.deadletterqueue.group.enable=true on it"
         }
+        DeadLetterTrouble::Compacted => {
+            "the topic is compacted and takes no records without a key: set cleanup.policy=delete on it"
+        }
         DeadLetterTrouble::ReadFailed => "the record cannot be read now: it is tried again",
         DeadLetterTrouble::TooLarge => "the copy is larger than the topic takes: raise its max.message.bytes",
         DeadLetterTrouble::WriteFailed => "the copy could not be written: it is tried again",

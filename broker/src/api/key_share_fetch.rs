@@ -7,17 +7,19 @@
 //! followed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coordinator::command::{Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch};
 use coordinator::reply::{ShareFetched, SharePart};
 use coordinator::share::ShareOrder;
+use coordinator::share::admin::ResetOffsets;
 use protocol::messages::key_share_fetch::{
     AcknowledgeResult, AcquiredRange, KeyHashRange, KeyShareFetchPartitionResponse, KeyShareFetchRequest,
     KeyShareFetchResponse, KeyShareFetchTopicResponse, STOPS_AT_DISCONNECT,
 };
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::words;
+use super::coordination::{ensure_offsets_topic, words};
 use super::share_requests::{
     OPENS, Refusal, distinct, fetch_error, member_or_reader, number, numbered, recalled, results, told,
 };
@@ -49,6 +51,11 @@ pub async fn handle(
             });
         }
     };
+    if let Command::StandaloneFetch(StandaloneFetch { fetch, .. }) = &fetch
+        && fetch.epoch == OPENS
+    {
+        make_group(cx, &fetch.group).await?;
+    }
     match cx.call(fetch).await? {
         Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched, echoes)),
         Reply::ShareFetched(Err(error)) => Ok(KeyShareFetchResponse {
@@ -57,6 +64,17 @@ pub async fn handle(
             ..KeyShareFetchResponse::default()
         }),
         other => unreachable!("a key-share fetch is answered by {other:?}"),
+    }
+}
+
+/// A group id that is read under is a group, which is listed, described, reset and deleted as any other without members.
+async fn make_group(cx: &RequestContext, group: &Arc<str>) -> Result<(), CloseConnection> {
+    // Where it cannot be made now, readers read all the same; the next one that comes makes it.
+    let _ = ensure_offsets_topic(cx).await;
+    let nothing = ResetOffsets { group: Arc::clone(group), parts: Vec::new() };
+    match cx.call(Command::AlterShareOffsets(nothing)).await? {
+        Reply::ShareOffsetsReset(_) | Reply::ShareOffsetsRefused(_) => Ok(()),
+        other => unreachable!("a change of share offsets is answered by {other:?}"),
     }
 }
 

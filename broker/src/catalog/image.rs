@@ -105,11 +105,9 @@ impl Topic {
             .collect()
     }
 
-    /// Whether share groups may copy their dead letters here. Where records need keys they may not: most have none.
-    fn takes_dead_letters(&self, config: &Config) -> bool {
-        !self.internal
-            && !self.rules.keys_required
-            && config.topic_text("errors.deadletterqueue.group.enable", &self.configs) == "true"
+    /// Whether it is meant for the dead letters of share groups. Where records need keys it takes none: most have none.
+    fn is_for_dead_letters(&self, config: &Config) -> bool {
+        !self.internal && config.topic_text("errors.deadletterqueue.group.enable", &self.configs) == "true"
     }
 
     /// What a produced batch must be at `now_ms`; zstd is younger than Produce v7 (KIP-110).
@@ -209,17 +207,23 @@ impl Image {
             .iter()
             .map(|(name, topic)| (Arc::clone(name), (topic.id, topic.partitions)))
             .collect();
-        let dead_letter_topics = self
-            .topics
-            .iter()
-            .filter(|(_, topic)| topic.takes_dead_letters(config))
-            .map(|(name, topic)| (Arc::clone(name), topic.rules.batch_bytes_max as u64))
-            .collect();
+        let for_letters = self.topics.iter().filter(|(_, topic)| topic.is_for_dead_letters(config));
+        let (compacted, able): (Vec<_>, Vec<_>) =
+            for_letters.partition(|(_, topic)| topic.rules.keys_required);
+        let dead_letter_topics =
+            able.into_iter().map(|(name, topic)| (Arc::clone(name), topic.rules.batch_bytes_max as u64));
+        let dead_letter_compacted = compacted.into_iter().map(|(name, _)| Arc::clone(name));
         let prefix = config.text("errors.deadletterqueue.topic.name.prefix");
         let dead_letter_prefix = prefix.unwrap_or_default().to_owned();
         let dead_letter_create =
             config.text("errors.deadletterqueue.auto.create.topics.enable") == Some("true");
-        TopicImage { topics, dead_letter_topics, dead_letter_prefix, dead_letter_create }
+        TopicImage {
+            topics,
+            dead_letter_topics: dead_letter_topics.collect(),
+            dead_letter_compacted: dead_letter_compacted.collect(),
+            dead_letter_prefix,
+            dead_letter_create,
+        }
     }
 
     /// Adds a topic, or replaces the one of its name.

@@ -35,7 +35,8 @@ enum Command {
     Show(Which),
     /// Say why a key, or the record at an offset, is not being delivered.
     Why(Which),
-    /// Stop a key: nothing of it goes out until it is resumed. What members hold stays with them.
+    /// Stop a key: nothing of it goes out until it is resumed. What members hold of it stays with them; a record without
+    /// a key, which stands for itself alone, can be parked only while nobody holds it.
     Park(Which),
     /// Let a parked or waiting key go on at once, or end that a key follows a dead-lettered record.
     Resume(Which),

@@ -19,7 +19,7 @@ pub const GROUP: &[Definition] = &[
     on("consumer.heartbeat.interval.ms", ANY, None, broker!("group.consumer.heartbeat.interval.ms"), "Kept and shown, without effect so far: how often members of consumer groups of the newer protocol are told to report."),
     on("consumer.session.timeout.ms", ANY, None, broker!("group.consumer.session.timeout.ms"), "Kept and shown, without effect so far: a member of a consumer group of the newer protocol that is silent for so long has left."),
     on("errors.deadletterqueue.copy.record.enable", Kind::Boolean, Some("false"), &[], "Whether dead letters carry key and value of their record."),
-    on("errors.deadletterqueue.topic.name", Kind::Text, Some(""), &[], "Topic to which records are copied that are rejected, delivered too often or unreadable, before they are archived; it must have errors.deadletterqueue.group.enable=true. Empty: nowhere."),
+    on("errors.deadletterqueue.topic.name", Kind::Text, Some(""), &[], "Topic to which records are copied that are rejected, delivered too often or unreadable, before they are archived; it must have errors.deadletterqueue.group.enable=true, and a cleanup.policy without compact. Empty: nowhere."),
     on("share.assignment.interval.ms", FROM_0, None, broker!("group.share.assignment.interval.ms"), "Kept and shown, without effect so far: least time between two assignments of a share group."),
     on("share.auto.offset.reset", Kind::Text, Some("latest"), &[], "Where the group starts in a partition that it has no state of: latest, earliest, or by_duration:DURATION (ISO 8601)."),
     on("share.delivery.count.limit", ANY, None, broker!("group.share.delivery.count.limit"), "How often a record is delivered at most."),

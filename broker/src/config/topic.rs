@@ -16,7 +16,7 @@ pub const TOPIC: &[Definition] = &[
     on("compression.type", Kind::Choice(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]), None, broker!["compression.type"], "Codec of stored batches; producer keeps what was sent. A batch of another codec is packed anew, which costs the broker time; max.message.bytes holds for what was sent and for what is stored."),
     on("compression.zstd.level", Kind::Int(-131_072, 22), None, broker!["compression.zstd.level"], "Level of zstd where the broker compresses."),
     on("delete.retention.ms", I64_FROM_0, None, broker!["log.cleaner.delete.retention.ms"], "How long deletion marks and transaction markers stay in a compacted topic once compaction has seen them."),
-    on("errors.deadletterqueue.group.enable", Kind::Boolean, Some("false"), &[], "Whether share groups may use this topic for dead letters."),
+    on("errors.deadletterqueue.group.enable", Kind::Boolean, Some("false"), &[], "Whether share groups may use this topic for dead letters. It must not be compacted too (cleanup.policy): most dead letters have no key."),
     on("file.delete.delay.ms", I64_FROM_0, None, broker!["log.segment.delete.delay.ms"], "How long the files of deleted records stay under another name."),
     on("flush.messages", Kind::Long(1, i64::MAX), None, broker!["log.flush.interval.messages"], "Shown to tools; what acks=all answers is synced already."),
     on("flush.ms", I64_FROM_0, FOREVER, broker!["log.flush.interval.ms", "log.flush.scheduler.interval.ms"], "With flush.policy=interval: how long after a write it is synced, at most a second."),

@@ -142,6 +142,11 @@ pub enum AdminError {
     /// Members hold records of the share-partition: let them settle first.
     #[error("members hold records; stop them first")]
     InUse,
+    /// A record without a key, which stands for itself alone, is in a member's hands.
+    #[error(
+        "a member holds this record, which has no key; try again when it is settled or its lock has run out"
+    )]
+    Held,
 }
 
 fn gone(offset: i64, by_start: bool) -> String {
@@ -376,6 +381,12 @@ pub enum DeadLetterTrouble {
         "the topic that the group names for them is not meant for them; set errors.deadletterqueue.group.enable"
     )]
     NotEnabled,
+    /// The topic is compacted: a log of it takes no record without a key, which most dead letters are.
+    #[error(
+        "the topic that the group names for them is compacted and so takes no records without a key; set its \
+         cleanup.policy to delete"
+    )]
+    Compacted,
     /// The records cannot be read now.
     #[error("the records cannot be read; check the disk")]
     ReadFailed,

@@ -48,10 +48,10 @@ impl SharePartition {
         let subject = self.subject(key).map_err(|error| self.of_done(error, action))?;
         let records = match (subject, action) {
             (Subject::Key(key), KeyAction::Park) => self.park_key(key, now)?,
-            (Subject::Key(key), KeyAction::Resume) => self.resume(key, now),
-            (Subject::Key(key), KeyAction::Skip) => self.drop_records(key, None, now)?,
+            (Subject::Key(key), KeyAction::Resume) => self.resume(key),
+            (Subject::Key(key), KeyAction::Skip) => self.drop_records(key, None)?,
             (Subject::Key(key), KeyAction::Drop(to)) => {
-                self.drop_records(key, to.map(records::ids::Offset::get), now)?
+                self.drop_records(key, to.map(records::ids::Offset::get))?
             }
             (Subject::Record(offset), KeyAction::Park) => self.park_record(offset, now)?,
             (Subject::Record(offset), KeyAction::Resume) => self.resume_record(offset),
@@ -161,7 +161,7 @@ impl SharePartition {
     fn park_record(&mut self, offset: i64, now: Now) -> Result<u64, AdminError> {
         let slot = self.window.slot(offset);
         if slot.is_out() {
-            return Err(AdminError::InUse);
+            return Err(AdminError::Held);
         }
         // What waits for the dead-letter topic goes on to wait for that.
         if self.stops.get(offset).is_some() {
@@ -175,7 +175,7 @@ impl SharePartition {
 
     /// A key goes on, with what was parked of it, and with what waited for a retry. What is on its way to the dead-letter
     /// topic gets there.
-    fn resume(&mut self, key: KeyHash, now: Now) -> u64 {
+    fn resume(&mut self, key: KeyHash) -> u64 {
         let stopped = self.stops.key(key).is_some();
         let parked = self.parked_records(key);
         if stopped {
@@ -190,7 +190,7 @@ impl SharePartition {
         }
         if let Some(&first) = parked.first() {
             // What members hold behind it would be overtaken by it.
-            self.recall_behind(key, first, now);
+            self.recall_behind_unknown(key, first);
         }
         (parked.len() as u64 + waited).max(u64::from(stopped))
     }
@@ -218,7 +218,7 @@ impl SharePartition {
 
     /// Archives the key's records up to `to`, or its lowest one, as far as they are in nobody's hands, whether they come
     /// for the first time or by a replay; the key goes on behind them.
-    fn drop_records(&mut self, key: KeyHash, to: Option<i64>, now: Now) -> Result<u64, AdminError> {
+    fn drop_records(&mut self, key: KeyHash, to: Option<i64>) -> Result<u64, AdminError> {
         let mut dropped = 0;
         let replay = self.replays.get(&key);
         if replay.is_some_and(|replay| to.is_some_and(|to| to >= replay.to) && replay.part.out == 0) {
@@ -252,7 +252,7 @@ impl SharePartition {
             return Err(if unread { AdminError::NotAtHand } else { AdminError::NothingThere });
         }
         if self.stops.key(key).is_some_and(|stop| !stop.follows) {
-            self.resume(key, now);
+            self.resume(key);
         }
         Ok(dropped)
     }
@@ -273,7 +273,7 @@ impl SharePartition {
 
     fn drop_record(&mut self, offset: i64) -> Result<u64, AdminError> {
         if self.window.slot(offset).is_out() {
-            return Err(AdminError::InUse);
+            return Err(AdminError::Held);
         }
         self.settle(offset, Settlement::Skipped);
         self.note(Change::Settled(Settlement::Skipped), offset);

@@ -139,16 +139,31 @@ impl SharePartition {
             let lock = self.window.slot(later).lock;
             let Some(lock) = self.holders.lock(lock) else { continue };
             let (numbered, holder, delivery) = (lock.numbered, lock.holder, lock.delivery);
-            self.counters.recalled += 1;
             if numbered {
+                self.counters.recalled += 1;
                 self.give_back(later, false, None, now);
                 self.note(Change::Returned { counted: false, wait: None }, later);
                 self.holders.get_mut(holder).untold.push((delivery, later));
             } else {
-                self.recall(later);
-                self.note(Change::Recalled, later);
+                self.recall_held(later);
             }
         }
+    }
+
+    /// As [`SharePartition::recall_behind`], where the holder cannot know that an earlier record is back. What it has with
+    /// a delivery number would be another's before it was told: that stays its own, and the key's, until it is settled.
+    pub(super) fn recall_behind_unknown(&mut self, key: KeyHash, offset: i64) {
+        for later in self.queue.held_behind(key, offset) {
+            if self.holders.lock(self.window.slot(later).lock).is_some_and(|lock| !lock.numbered) {
+                self.recall_held(later);
+            }
+        }
+    }
+
+    fn recall_held(&mut self, offset: i64) {
+        self.counters.recalled += 1;
+        self.recall(offset);
+        self.note(Change::Recalled, offset);
     }
 
     /// The stored batch `first..=last` cannot be read: what of it this delivery was to bring goes the poison way.

@@ -138,7 +138,7 @@ fn a_record_without_a_key_is_parked_and_skipped_alone() {
         assert_eq!(world.alters(at(0), KeyAction::Resume), 1);
         assert_eq!(world.alters(at(1), KeyAction::Drop(None)), 1);
         assert_eq!(world.fetch("B", 10), [(0, 0, 1)]);
-        assert_eq!(world.alter(at(0), KeyAction::Skip), Err(AdminError::InUse));
+        assert_eq!(world.alter(at(0), KeyAction::Skip), Err(AdminError::Held));
         assert_eq!(world.alter(at(1), KeyAction::Resume), Err(AdminError::UnknownRecord));
         let keyed = world.config.order == coordinator::share::ShareOrder::Key;
         let by_key = world.alter(of("a"), KeyAction::Park);

@@ -444,6 +444,23 @@ fn k62_never_archived_without_a_copy_on_the_disk() {
     assert!(seen.is_superset(&[(0, 0), (1, 0), (1, 1)].into()), "every point was met: {seen:?}");
 }
 
+/// A member that acknowledges with delivery numbers is not told that an operator lets a parked record go on: what it holds
+/// behind it stays its own (O1), and nobody else gets anything of the key before that is settled.
+#[test]
+fn k31_what_a_member_holds_behind_a_parked_record_stays_its_own_when_that_goes_on() {
+    let terms = coordinator::command::KeyShareTerms { records_per_key_max: 3, ..Default::default() };
+    let mut world = World::new(config(true, Poison::Park));
+    world.log("a a a a b");
+    let numbered = |max| crate::common::Want { key_share: Some(terms), ..crate::common::want(max) };
+    assert_eq!(world.fetch_with("A", &numbered(3)).unwrap(), [(0, 2, 1)]);
+    assert_eq!(world.ack_numbered("A", 0, REJECT), Ok(()));
+    assert_eq!(world.ack_numbered("A", 1, ACCEPT), Ok(()), "rejecting recalls nothing");
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+    assert_eq!(world.fetch_with("B", &numbered(10)).unwrap(), [(4, 4, 1)], "2 is A's");
+    assert_eq!(world.ack_numbered("A", 2, ACCEPT), Ok(()), "and counts");
+    assert_eq!(world.fetch_with("B", &numbered(10)).unwrap(), [(0, 0, 1), (3, 3, 1)]);
+}
+
 /// What was rejected recalls nothing, also where a restart finds it before what lies behind it.
 #[test]
 fn k06_what_waits_for_the_topic_recalls_nothing_after_a_restart() {

@@ -28,7 +28,7 @@ pub(super) struct Reset {
     /// Behind the last record there is.
     #[arg(long)]
     to_latest: bool,
-    /// To this offset.
+    /// To this offset, or to the nearest end of a log in which it does not lie.
     #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
     to_offset: Option<i64>,
     /// To the first record that is not older: milliseconds since 1970, or as 2026-11-30T12:00:00Z.
@@ -82,9 +82,9 @@ impl Reset {
     async fn steps(&self, admin: &mut Admin) -> Result<Vec<Step>, Trouble> {
         let mut steps = Vec::new();
         for (topic, partitions) in self.partitions(admin).await? {
-            let found = match (self.to_offset, self.at()) {
-                (Some(offset), _) => partitions.into_iter().map(|index| (index, offset)).collect(),
-                (None, at) => admin.offsets(&topic, &partitions, at).await?,
+            let found = match self.to_offset {
+                Some(offset) => within(admin, &topic, &partitions, offset).await?,
+                None => admin.offsets(&topic, &partitions, self.at()).await?,
             };
             steps.extend(found.into_iter().map(|(index, offset)| (topic.clone(), index, offset)));
         }
@@ -132,6 +132,19 @@ impl Reset {
         }
         Ok(wanted)
     }
+}
+
+/// The offset, or the log's nearest end where it lies outside of it: where the broker lets the partition begin then.
+async fn within(
+    admin: &mut Admin,
+    topic: &str,
+    partitions: &[i32],
+    offset: i64,
+) -> Result<Vec<(i32, i64)>, Trouble> {
+    let firsts = admin.offsets(topic, partitions, OffsetAt::Earliest).await?;
+    let ends = admin.offsets(topic, partitions, OffsetAt::Latest).await?;
+    let bounds = firsts.into_iter().zip(ends);
+    Ok(bounds.map(|((index, first), (_, end))| (index, offset.min(end).max(first))).collect())
 }
 
 /// `TOPIC:PARTITION`; no topic's name has a colon.

@@ -306,7 +306,10 @@ fn target(
         return Err(DeadLetterTrouble::BadName);
     }
     let &(topic, count) = topics.topics.get(name).ok_or(DeadLetterTrouble::Missing)?;
-    let &bytes_max = topics.dead_letter_topics.get(name).ok_or(DeadLetterTrouble::NotEnabled)?;
+    let &bytes_max = topics.dead_letter_topics.get(name).ok_or_else(|| {
+        let is_compacted = topics.dead_letter_compacted.contains(name);
+        if is_compacted { DeadLetterTrouble::Compacted } else { DeadLetterTrouble::NotEnabled }
+    })?;
     let partition = PartitionId { topic, index: source.index % count.max(1) };
     if !logs.contains_key(&partition) {
         return Err(DeadLetterTrouble::Missing);

@@ -119,13 +119,15 @@ impl Share {
         }
     }
 
-    /// A failure that is only supposed may come to pass under the new settings yet, as where the state cannot be read.
+    /// A failure that is only supposed, or not stored yet, may come to pass under the new settings, as where the state cannot
+    /// be read.
     fn may_fail_anew(&mut self) {
         let limit = u16::try_from(self.config.delivery_count_max).unwrap_or(0);
         let poison = self.config.poison;
-        for offset in self.held() {
+        let unwritten = self.unwritten();
+        for offset in self.held().into_iter().chain(unwritten) {
             let record = self.record(offset);
-            if record.hold.is_some_and(|hold| hold.doubt && hold.failed) && record.fails.1 >= limit {
+            if record.hold.is_none_or(|hold| hold.doubt && hold.failed) && record.fails.1 >= limit {
                 self.amend(offset, |record| record.poison(false, poison));
                 self.note_stop(offset);
             }
@@ -300,9 +302,14 @@ impl Model {
     /// Commands that are not answered may be carried out in this round.
     pub(super) fn pending_may_be_done(&mut self) {
         for pending in self.pending.clone().into_values() {
-            if let Pending::Alter(alter) = pending
-                && let Some((share, log)) = self.share_and_log(&(Arc::clone(&alter.group), alter.partition))
-            {
+            let Pending::Alter(alter) = pending else { continue };
+            let id = (Arc::clone(&alter.group), alter.partition);
+            // A replay brings what is not decided when it begins, too, once it is.
+            let found = match alter.action {
+                KeyAction::Replay(..) => self.share_and_whole_log(&id),
+                _ => self.share_and_log(&id),
+            };
+            if let Some((share, log)) = found {
                 share.may_be_altered(&alter, log);
             }
         }

@@ -195,6 +195,11 @@ impl Share {
         self.journal.iter().take(count).all(|change| change.written)
     }
 
+    /// Offsets of changes that are not known to be written.
+    pub(super) fn unwritten(&self) -> BTreeSet<i64> {
+        self.journal.iter().filter(|change| !change.written).map(|change| change.offset).collect()
+    }
+
     /// A sync job was taken: it covers what is written now.
     ///
     /// Events of a state that was not opened in this life are not in it.
@@ -266,7 +271,13 @@ impl Share {
         let journal = std::mem::take(&mut self.journal);
         self.dropped += journal.len() as u64;
         for change in journal {
-            let merged = self.record(change.offset).merged(&change.before);
+            let now = self.record(change.offset);
+            let holder = |record: &Record| record.hold.as_ref().map(|hold| Arc::clone(&hold.member));
+            if holder(&change.before).is_some_and(|before| holder(&now).is_some_and(|now| before != now)) {
+                // Its return and the next grant are gone, perhaps: then it is in the former holder's hands.
+                self.building.insert(change.offset);
+            }
+            let merged = now.merged(&change.before);
             self.put(change.offset, merged);
         }
     }
@@ -378,7 +389,8 @@ impl Share {
         }
     }
 
-    /// Whether it may be granted by an answer that a restart has swallowed: its lease stands as if its holder's
+    /// Whether it may be in other hands than the last answer said, by an answer that a restart has swallowed or by one whose
+    /// end a power cut has taken back: its lease stands as if its holder's
     /// connections had been lost with a fetch out, and stays with a new session of that member (O4).
     pub(super) fn is_ghost(&self, now: Mono, offset: i64) -> bool {
         self.ghosts.get(&offset).is_some_and(|&until| now < until)
