@@ -519,7 +519,7 @@ impl KeyQueue {
     /// Held records of `key` behind `offset`, ascending.
     pub(crate) fn held_behind(&self, key: KeyHash, offset: i64) -> Vec<i64> {
         let Some(entry) = self.keys.find(key) else { return Vec::new() };
-        entry.lent(false).map(|lent| lent.offset).filter(|&held| held > offset).collect()
+        entry.held().filter(|&held| held > offset).collect()
     }
 
     /// The first record of `key` in members' hands, and whether it was recalled.

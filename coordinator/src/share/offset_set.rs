@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 /// About what 64 neighbours cost, tree included.
 const WORD_BYTES: u64 = 24;
-const WORD_BITS: u32 = 6;
+/// Bits of an offset that say which of its neighbours it is.
+pub(crate) const WORD_BITS: u32 = 6;
 
 /// A set of offsets.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::offset_set::{Bits, at_or_above, at_or_below, bit};
+use super::offset_set::{Bits, WORD_BITS, at_or_above, at_or_below, bit};
 use super::window::Slot;
 
-const CHUNK_BITS: u32 = 6;
 /// About what a chunk costs beside its slots, tree included.
 const CHUNK_BYTES: u64 = 76;
 
@@ -34,18 +33,18 @@ impl Slots {
     }
 
     pub(crate) fn get(&self, offset: i64) -> Option<&Slot> {
-        let chunk = self.chunks.get(&(offset >> CHUNK_BITS))?;
+        let chunk = self.chunks.get(&(offset >> WORD_BITS))?;
         (chunk.bits & bit(offset) != 0).then(|| &chunk.slots[chunk.index_of(offset)])
     }
 
     pub(crate) fn get_mut(&mut self, offset: i64) -> Option<&mut Slot> {
-        let chunk = self.chunks.get_mut(&(offset >> CHUNK_BITS))?;
+        let chunk = self.chunks.get_mut(&(offset >> WORD_BITS))?;
         let index = chunk.index_of(offset);
         (chunk.bits & bit(offset) != 0).then(|| &mut chunk.slots[index])
     }
 
     pub(crate) fn insert(&mut self, offset: i64, slot: Slot) {
-        let chunk = self.chunks.entry(offset >> CHUNK_BITS).or_default();
+        let chunk = self.chunks.entry(offset >> WORD_BITS).or_default();
         let index = chunk.index_of(offset);
         if chunk.bits & bit(offset) != 0 {
             chunk.slots[index] = slot;
@@ -62,7 +61,7 @@ impl Slots {
     }
 
     pub(crate) fn remove(&mut self, offset: i64) -> Option<Slot> {
-        let chunk = self.chunks.get_mut(&(offset >> CHUNK_BITS))?;
+        let chunk = self.chunks.get_mut(&(offset >> WORD_BITS))?;
         if chunk.bits & bit(offset) == 0 {
             return None;
         }
@@ -72,7 +71,7 @@ impl Slots {
         self.len -= 1;
         if chunk.bits == 0 {
             self.room -= before;
-            self.chunks.remove(&(offset >> CHUNK_BITS));
+            self.chunks.remove(&(offset >> WORD_BITS));
         } else if before >= 4 * chunk.slots.len() {
             chunk.slots.shrink_to(2 * chunk.slots.len());
             self.room -= before - chunk.slots.capacity();
@@ -87,9 +86,9 @@ impl Slots {
 
     /// Slots in `first..=last`, ascending; none where the range is none.
     pub(crate) fn range(&self, first: i64, last: i64) -> impl DoubleEndedIterator<Item = (i64, &Slot)> {
-        let chunks = (first <= last).then(|| self.chunks.range(first >> CHUNK_BITS..=last >> CHUNK_BITS));
+        let chunks = (first <= last).then(|| self.chunks.range(first >> WORD_BITS..=last >> WORD_BITS));
         chunks.into_iter().flatten().flat_map(move |(&number, chunk)| {
-            let base = number << CHUNK_BITS;
+            let base = number << WORD_BITS;
             let bits = Bits(chunk.bits & at_or_above(first.max(base)) & at_or_below(last, base));
             let passed = (chunk.bits & !at_or_above(first.max(base))).count_ones() as usize;
             let slots = &chunk.slots[passed..passed + bits.len()];

@@ -322,12 +322,8 @@ fn records_without_a_key_rest_in_pages_too() {
     assert_eq!(w.start(), count as i64 + 1);
 }
 
-/// Without order nothing goes out beyond the span, so that what rests in a page is all that could move it on.
-#[test]
-fn what_rests_comes_back_without_order_although_the_window_is_full() {
-    let mut w = World::keyed();
-    (w.config.backoff_ms, w.config.backoff_max_ms, w.config.window_bytes_max) = (3_000, 3_000, 2_048);
-    w.config.record_locks_max = 100;
+/// Key a waits for its retry in a page, behind which b is done.
+fn let_one_rest(w: &mut World) {
     w.limits.snapshot_after_bytes = 1;
     let window = coordinator::share::WindowLimits { waits_max: 0, ..Default::default() };
     w.limits.window = std::sync::Arc::new(window);
@@ -339,6 +335,15 @@ fn what_rests_comes_back_without_order_although_the_window_is_full() {
     assert_eq!(offsets(&w.fetch("A", 1)), [1]);
     assert_eq!(w.ack("A", 1, 1, ACCEPT), None);
     assert_eq!(w.view().resting_keys, 1, "{:?}", w.view());
+}
+
+/// Without order nothing goes out beyond the span, so that what rests in a page is all that could move it on.
+#[test]
+fn what_rests_comes_back_without_order_although_the_window_is_full() {
+    let mut w = World::keyed();
+    (w.config.backoff_ms, w.config.backoff_max_ms, w.config.window_bytes_max) = (3_000, 3_000, 2_048);
+    w.config.record_locks_max = 100;
+    let_one_rest(&mut w);
     w.config.order = coordinator::share::ShareOrder::None;
     w.configure();
     for _ in 0..30 {
@@ -363,17 +368,7 @@ fn what_rests_comes_back_without_order_although_the_window_is_full() {
 fn a_page_that_came_back_void_keeps_none_of_its_keys_after_another_restart() {
     let mut w = World::keyed();
     (w.config.backoff_ms, w.config.backoff_max_ms, w.config.window_bytes_max) = (60_000, 60_000, 2_048);
-    w.limits.snapshot_after_bytes = 1;
-    let window = coordinator::share::WindowLimits { waits_max: 0, ..Default::default() };
-    w.limits.window = std::sync::Arc::new(window);
-    w.restart(0);
-    w.log("a");
-    assert_eq!(offsets(&w.fetch("A", 1)), [0]);
-    assert_eq!(w.ack("A", 0, 0, RELEASE), None);
-    w.log("b");
-    assert_eq!(offsets(&w.fetch("A", 1)), [1]);
-    assert_eq!(w.ack("A", 1, 1, ACCEPT), None);
-    assert_eq!(w.view().resting_keys, 1, "{:?}", w.view());
+    let_one_rest(&mut w);
 
     w.limits.snapshot_after_bytes = 1 << 20;
     w.cut_log(0);

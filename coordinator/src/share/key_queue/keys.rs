@@ -54,9 +54,9 @@ impl Key {
         }
     }
 
-    /// Records in members' hands, as wanted as they were or recalled.
-    pub(super) fn lent(&self, recalled: bool) -> impl Iterator<Item = &Lent> {
-        self.out.iter().filter(move |lent| lent.recalled == recalled)
+    /// Records in members' hands that were not recalled.
+    pub(super) fn held(&self) -> impl Iterator<Item = i64> {
+        self.out.iter().filter(|lent| !lent.recalled).map(|lent| lent.offset)
     }
 }
 
