@@ -168,7 +168,7 @@ pub const BROKER: &[Definition] = &[
     on("group.sluice.share.disconnect.grace.ms", Kind::Long(-1, 3_600_000), Some("-1"), "How long a member without a connection keeps its records; -1: one and a half heartbeat intervals."),
     on("group.sluice.share.hold.target.ms", Kind::Long(0, 3_600_000), Some("100"), "A member holds about as many records as it works off in this time; 0: no such bound."),
     on("group.sluice.share.window.bytes", WINDOW_BYTES, Some("16777216"), "Memory of one share-partition."),
-    on("group.sluice.share.stuck.keys.max", STUCK_KEYS, Some("1000000"), "Scanning of a share-partition stops at so many waiting keys."),
+    on("group.sluice.share.stuck.keys.max", STUCK_KEYS, Some("1000000"), "Scanning of a share-partition stops at so many waiting or parked keys."),
     on("group.sluice.share.sync.ms", SYNC_MS, Some("100"), "Acknowledgements are synced to disk at the latest after this time."),
     // Operations.
     on("sluice.metrics.listen", Kind::Text, Some(""), "HOST:PORT at which Prometheus may read metrics; empty: nowhere."),

@@ -37,7 +37,7 @@ pub const GROUP: &[Definition] = &[
     on("sluice.share.poison", POISON, None, broker!("group.sluice.share.poison"), "What becomes of a record that is rejected, delivered too often or cannot be read. skip: it is archived, its key goes on. dead-letter: copied to the group's dead-letter topic first. follow: the rest of its key goes there too, until someone resumes it. park: its key alone stops until someone resumes, skips or drops it. auto: dead-letter where the group names a dead-letter topic, else skip."),
     on("sluice.share.retry.backoff.max.ms", Kind::Long(0, 86_400_000), None, broker!("group.sluice.share.retry.backoff.max.ms"), "Longest wait of a key after a release."),
     on("sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.retry.backoff.ms"), "How long a key waits after its first release; doubled each time."),
-    on("sluice.share.stuck.keys.max", STUCK_KEYS, None, broker!("group.sluice.share.stuck.keys.max"), "Scanning of a share-partition stops at so many keys that wait for a retry."),
+    on("sluice.share.stuck.keys.max", STUCK_KEYS, None, broker!("group.sluice.share.stuck.keys.max"), "Scanning of a share-partition stops at so many keys that wait for a retry or are parked."),
     on("sluice.share.sync.ms", SYNC_MS, None, broker!("group.sluice.share.sync.ms"), "Acknowledgements are synced to disk at the latest after this time."),
     on("sluice.share.window.bytes", WINDOW_BYTES, None, broker!("group.sluice.share.window.bytes"), "Memory of one share-partition of the group."),
     on("streams.assignment.interval.ms", FROM_0, None, broker!("group.streams.assignment.interval.ms"), "Kept and shown; streams groups are not served so far."),

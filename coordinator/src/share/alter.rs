@@ -90,11 +90,22 @@ impl SharePartition {
     /// Whether what an operator's word is about rests in a page, and has to come back first.
     pub(crate) fn is_about_a_page(&self, key: KeyRef, action: KeyAction) -> bool {
         match (key, action) {
-            (KeyRef::Key(_), KeyAction::Park) => false,
-            (KeyRef::Key(key), _) => self.queue.resting().contains(key),
-            (KeyRef::Offset(offset), _) => {
+            // One that waits can be parked where it is.
+            (KeyRef::Key(_), KeyAction::Park) if self.pages.parked() == 0 => false,
+            _ => self.may_rest(key),
+        }
+    }
+
+    /// Whether a key or a record is in a page, or may be.
+    pub(crate) fn may_rest(&self, key: KeyRef) -> bool {
+        match key {
+            KeyRef::Key(key) => self.queue.resting().contains(key),
+            KeyRef::Offset(offset) => {
                 let unknown = self.window.get(offset.get()).is_none();
-                unknown && offset.get() < self.window.scan() && self.window.is_unsettled(offset.get())
+                unknown
+                    && self.resting_keys() > 0
+                    && offset.get() < self.window.scan()
+                    && self.window.is_unsettled(offset.get())
             }
         }
     }

@@ -330,11 +330,12 @@ impl KeyQueue {
     }
 
     /// The queued records of a key that may rest in a page: nothing of it is in members' hands, its next record waits
-    /// for its time, and none of its span lies before that.
+    /// for its time or goes to nobody, and none of its span lies before that.
     pub(crate) fn at_rest(&self, window: &Window, key: KeyHash) -> Option<Vec<i64>> {
         let entry = self.keys.find(key)?;
         let looks = self.spans.get(key).is_some_and(|span| span.finding.is_some() || span.first < entry.head);
-        if entry.place != Place::Waiting || !entry.out.is_empty() || looks || entry.len > AT_REST_MAX {
+        let is_still = matches!(entry.place, Place::Waiting | Place::Nowhere);
+        if !is_still || !entry.out.is_empty() || looks || entry.len > AT_REST_MAX {
             return None;
         }
         let mut queued = Vec::with_capacity(entry.len as usize);

@@ -37,8 +37,8 @@ impl SharePartition {
             in_flight: self.in_hands() as u64,
             ready: self.queue.ready_len() as u64,
             leased_keys: self.queue.leased_keys() as u64,
-            waiting: self.stuck_keys() as u64,
-            parked: (self.stops.keys_len() - following + self.parked_alone().count()) as u64,
+            waiting: self.waiting_keys() as u64,
+            parked: self.parked_keys() as u64,
             following: following as u64,
             dead_letters: self.stops.letters_len() as u64,
             spilled: self.queue.spans().records(),
@@ -57,6 +57,12 @@ impl SharePartition {
         answer.by_deliveries = top_of(&keys, top, |line| line.deliveries);
         answer.by_deliveries.retain(|line| line.deliveries > 0);
         answer
+    }
+
+    /// Keys that wait for somebody's hand, and records that do so alone.
+    pub(crate) fn parked_keys(&self) -> usize {
+        let parked = self.stops.keys().filter(|(_, stop)| !stop.follows).count();
+        parked + self.parked_alone().count() + self.pages.parked()
     }
 
     /// The first record that is not done, where there is one below `upper`.
@@ -127,8 +133,7 @@ impl SharePartition {
 
     /// Parked records; one of a parked key is told with its key.
     fn parked_alone(&self) -> impl Iterator<Item = (i64, &Stop, &Slot)> {
-        let parked = self.stops.records().filter(|(_, stop)| stop.waits_for == WaitsFor::Hand);
-        let scanned = parked.filter_map(|(offset, stop)| {
+        let scanned = self.stops.parked().filter_map(|(offset, stop)| {
             let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
             Some((offset, stop, slot))
         });
@@ -244,10 +249,10 @@ impl SharePartition {
         if spilled { Why::NotScanned } else { self.why_resting(outside) }
     }
 
-    /// Of what rests in some page: its retry is not due before the first page is.
+    /// Of what rests in some page: its retry is not due before the first page is, and none may ever be.
     fn why_resting(&self, outside: &Outside<'_>) -> Why {
-        let due = self.pages.first_due().map_or(outside.now.mono, |page| page.0);
-        Why::Retry { until_ms: wall(outside.now, due) }
+        let due = self.pages.first_due();
+        due.map_or(Why::NotScanned, |(due, _)| Why::Retry { until_ms: wall(outside.now, due) })
     }
 
     /// Who has a record, and until when.
@@ -267,7 +272,7 @@ impl SharePartition {
 }
 
 /// A point of the monotonic clock on the wall's.
-fn wall(now: Now, at: Mono) -> i64 {
+pub(super) fn wall(now: Now, at: Mono) -> i64 {
     now.wall_ms + (at - now.mono).as_ms_ceil()
 }
 

@@ -134,7 +134,7 @@ pub struct ShareConfig {
     pub hold_target_ms: i64,
     /// `sluice.share.window.bytes`.
     pub window_bytes_max: u64,
-    /// `sluice.share.stuck.keys.max`: keys that wait for a retry.
+    /// `sluice.share.stuck.keys.max`: keys that wait for a retry or are parked.
     pub stuck_keys_max: u64,
     /// `sluice.share.sync.ms`.
     pub sync_ms: i64,

@@ -24,7 +24,7 @@ const READY_AHEAD_MAX: usize = 16 * 1_024;
 pub enum Bound {
     /// `sluice.share.window.bytes`: the window is full of records that cannot go out.
     WindowBytes,
-    /// `sluice.share.stuck.keys.max`: so many keys wait for a retry.
+    /// `sluice.share.stuck.keys.max`: so many keys wait for a retry or are parked.
     StuckKeys,
     /// `share.partition.max.record.locks`: so many records are in members' hands.
     RecordLocks,

@@ -1,6 +1,6 @@
 //! Which pages of the share state hold what: the part of them that stays in memory.
 //!
-//! Three things have pages: chunks of the settled set (named there), keys that wait long ([`super::resting`]), and lists
+//! Three things have pages: chunks of the settled set (named there), keys that wait long or are parked ([`super::resting`]), and lists
 //! of keys of which later records were found while they rest. Page ids only ever rise.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,13 @@ use crate::time::{Mono, Now};
 /// About what a page of resting keys costs in memory, trees included.
 const PAGE_COST_BYTES: u64 = 256;
 
+/// When what is parked comes back by itself.
+pub(crate) const NEVER: Mono = Mono(u64::MAX);
+
 /// A page of resting keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RestingPage {
-    /// Its first wait ends then.
+    /// Its first wait ends then; [`NEVER`] where all in it is parked.
     pub(crate) due: Mono,
     /// Both clocks when its waits were looked at last: they are told by the wall clock, and end by the other one.
     pub(crate) seen: Now,
@@ -27,6 +30,8 @@ pub(crate) struct RestingPage {
     pub(crate) keys: u32,
     /// Those without one among them.
     pub(crate) keyless: u32,
+    /// Those that are parked among both.
+    pub(crate) parked: u32,
 }
 
 /// The pages of a share-partition.
@@ -37,6 +42,8 @@ pub(crate) struct PageTable {
     by_lowest: BTreeSet<(i64, u64)>,
     /// Records without a key in them.
     keyless: usize,
+    /// Parked keys, and parked records without one, in them.
+    parked: usize,
     /// Being read back.
     pub(crate) reading: Option<u64>,
     /// Lists of marked keys, with their lengths.
@@ -69,6 +76,7 @@ impl PageTable {
         self.by_due.insert((page.due, id));
         self.by_lowest.insert((page.lowest, id));
         self.keyless += page.keyless as usize;
+        self.parked += page.parked as usize;
         self.resting.insert(id, page);
     }
 
@@ -78,6 +86,7 @@ impl PageTable {
         self.by_due.remove(&(page.due, id));
         self.by_lowest.remove(&(page.lowest, id));
         self.keyless -= page.keyless as usize;
+        self.parked -= page.parked as usize;
         self.drop_page(id);
         Some(page)
     }
@@ -102,7 +111,12 @@ impl PageTable {
 
     /// When the next page is due, and which it is.
     pub(crate) fn first_due(&self) -> Option<(Mono, u64)> {
-        self.by_due.first().copied()
+        self.by_due.first().copied().filter(|page| page.0 != NEVER)
+    }
+
+    /// The first page that is never due.
+    pub(crate) fn first_parked(&self) -> Option<u64> {
+        self.by_due.range((NEVER, 0)..).next().map(|page| page.1)
     }
 
     /// The lowest offset in a page.
@@ -113,6 +127,11 @@ impl PageTable {
     /// Records without a key that rest.
     pub(crate) fn keyless(&self) -> usize {
         self.keyless
+    }
+
+    /// Parked keys, and parked records without one, that rest.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked
     }
 
     /// The log begins at `start`: pages that hold something before it are due at once, since keys may wait for what is
@@ -152,13 +171,17 @@ impl PageTable {
 impl RestingPage {
     /// What memory keeps of a page.
     pub(crate) fn of(resting: &[Resting], now: Now) -> Self {
-        let waits = resting.iter().flat_map(|one| &one.records).filter_map(|record| record.wait);
+        let parked = resting.iter().filter(|one| one.parked.is_some()).count();
+        let others = resting.iter().filter(|one| one.parked.is_none()).flat_map(|one| &one.records);
+        let first_end = others.filter_map(|record| record.wait).map(|wait| end_of(wait, now)).min();
+        let due = if parked > 0 && parked == resting.len() { NEVER } else { first_end.unwrap_or(now.mono) };
         Self {
-            due: waits.map(|wait| end_of(wait, now)).min().unwrap_or(now.mono),
+            due,
             seen: now,
             lowest: resting.iter().map(Resting::lowest).min().unwrap_or(i64::MAX),
             keys: resting.len() as u32,
             keyless: resting.iter().filter(|one| one.key.is_none()).count() as u32,
+            parked: parked as u32,
         }
     }
 }

@@ -1,18 +1,21 @@
-//! Paging: keys that wait long for a retry leave memory with a snapshot, and come back shortly before their time.
+//! Paging: keys that wait long for a retry, or are parked, leave memory with a snapshot. They come back shortly before
+//! their time, or when somebody's hand is on them; and parked ones where hardly any are left in memory to be shown.
 //!
 //! Leaving changes nothing that is durable, so it is no event: the snapshot tells the same in another form. Coming back
 //! is one, which carries what was in the page, so that a replay need not read it.
 
 use bytes::Bytes;
-use records::ids::KeyHash;
+use records::ids::{KeyHash, Offset};
 
 use super::ShareOrder;
-use super::admin::KeyRef;
+use super::admin::{KeyRef, StopReason, Why};
 use super::codec::{DecodeError, Reader, Writer};
 use super::event::{Event, Wait};
-use super::page_table::{RestingPage, end_of};
+use super::look::wall;
+use super::page_table::{NEVER, RestingPage, end_of};
 use super::partition::{SharePartition, unscanned};
-use super::resting::{Resting, RestingRecord, decode_page, encode_page};
+use super::resting::{Parked, Resting, RestingRecord, decode_page, encode_page};
+use super::stops::WaitsFor;
 use super::window::{RecordState, Slot};
 use crate::io::PAGE_BYTES_MAX;
 use crate::time::{Micros, Mono, Now};
@@ -25,6 +28,8 @@ const PAGE_OUT_AGAIN: Micros = Micros(1_000_000);
 const SEARCHED_AT_ONCE: usize = 16;
 /// Keys in a list of marked ones.
 const LIST_KEYS_MAX: usize = (PAGE_BYTES_MAX - 16) / 8;
+/// Of the records that may stay in memory, one part in so many is for parked ones: the first of them stay, to be shown.
+const PARKED_PARTS: usize = 4;
 /// Lists of marked keys are written anew when they name this many more than twice as many as are marked.
 const LISTED_SPARE: usize = 2 * LIST_KEYS_MAX;
 
@@ -33,12 +38,18 @@ impl SharePartition {
     pub(crate) fn wants_page_out(&self, now: Now) -> bool {
         self.pages.marked.len() > self.limits.marks_max
             || (self.config.order == ShareOrder::Key
-                && self.waits.len() > self.waits_max()
+                && self.stuck_records() > self.waits_max()
                 && now.mono >= self.page_out_from
-                && self.last_wait_end().is_some_and(|end| end > self.pages_from(now)))
+                && (self.stops.parked_len() > self.waits_max() / PARKED_PARTS
+                    || self.last_wait_end().is_some_and(|end| end > self.pages_from(now))))
     }
 
-    /// How many waits stay in memory: they take a quarter of the window at most.
+    /// Records in memory that wait for a retry or for somebody's hand.
+    fn stuck_records(&self) -> usize {
+        self.waits.len() + self.stops.parked_len()
+    }
+
+    /// How many of them stay in memory: they take a quarter of the window at most.
     fn waits_max(&self) -> usize {
         let fit = self.config.window_bytes_max / 4 / RETURNED_BYTES;
         self.limits.waits_max.min(usize::try_from(fit).unwrap_or(usize::MAX))
@@ -49,30 +60,40 @@ impl SharePartition {
         now.mono + Micros::from_ms(2 * self.limits.page_lead_ms + 1)
     }
 
-    /// Brings the longest waits out of memory, half of them: new pages.
+    /// Brings what is parked out of memory, and the longest waits, half of all: new pages.
     pub(super) fn page_out(&mut self, now: Now) -> Vec<(u64, Bytes)> {
         let mut pages = Vec::new();
-        if self.config.order != ShareOrder::Key || self.waits.len() <= self.waits_max() {
+        if self.config.order != ShareOrder::Key || self.stuck_records() <= self.waits_max() {
             return pages;
         }
-        let wanted = self.waits.len() - self.waits_max() / 2;
-        let mut longest = self.longest_waits(self.pages_from(now), wanted);
-        // A page that is not full is one more to read for little.
-        let keys_max = self.limits.page_keys_max;
-        if longest.len() > keys_max {
-            longest.truncate(longest.len() / keys_max * keys_max);
-        }
-        let mut left = 0;
-        for waits in longest.chunks(keys_max) {
-            let mut resting: Vec<Resting> = waits.iter().filter_map(|&at| self.rest(at, now)).collect();
-            resting.sort_unstable_by_key(Resting::lowest);
-            left += resting.len();
-            self.add_pages(&resting, now, &mut pages);
+        let wanted = self.stuck_records() - self.waits_max() / 2;
+        let behind = self.stops.parked().skip(self.waits_max() / PARKED_PARTS);
+        let parked: Vec<i64> = behind.map(|stopped| stopped.0).take(wanted).collect();
+        let mut left = self.rest_all(&parked, now, &mut pages);
+        if left < wanted {
+            let longest = self.longest_waits(self.pages_from(now), wanted - left);
+            left += self.rest_all(&longest, now, &mut pages);
         }
         if left <= wanted / 4 {
             self.page_out_from = now.mono + PAGE_OUT_AGAIN;
         }
         pages
+    }
+
+    /// Brings these out of memory as far as they may go now: so many did.
+    fn rest_all(&mut self, offsets: &[i64], now: Now, pages: &mut Vec<(u64, Bytes)>) -> usize {
+        let keys_max = self.limits.page_keys_max;
+        // A page that is not full is one more to read for little.
+        let full = offsets.len() / keys_max * keys_max;
+        let offsets = &offsets[..if full == 0 { offsets.len() } else { full }];
+        let mut left = 0;
+        for offsets in offsets.chunks(keys_max) {
+            let mut resting: Vec<Resting> = offsets.iter().filter_map(|&at| self.rest(at, now)).collect();
+            resting.sort_unstable_by_key(Resting::lowest);
+            left += resting.len();
+            self.add_pages(&resting, now, pages);
+        }
+        left
     }
 
     fn add_pages(&mut self, resting: &[Resting], now: Now, pages: &mut Vec<(u64, Bytes)>) {
@@ -91,16 +112,23 @@ impl SharePartition {
         pages.push((id, bytes));
     }
 
-    /// A waiting record leaves memory, with all of its key; `None` where that cannot be now.
+    /// A waiting or parked record leaves memory, with all of its key; `None` where that cannot be now.
     fn rest(&mut self, offset: i64, now: Now) -> Option<Resting> {
         let slot = *self.window.get(offset)?;
-        if slot.state != RecordState::Delayed || !slot.scanned {
+        if !matches!(slot.state, RecordState::Delayed | RecordState::Stopped) || !slot.scanned {
             return None;
         }
+        let mut parked = Parked::default();
         let Some(key) = self.key_of(&slot) else {
-            let records = vec![self.leave(offset, now)];
-            return Some(Resting { key: None, records, later: None });
+            let records = vec![self.leave(offset, now, &mut parked)];
+            return Some(Resting { key: None, records, later: None, parked: boxed(parked) });
         };
+        // A hand has parked it before it had a record that could tell: it stays.
+        let stop = self.stops.key(key).copied();
+        let is_parked = stop.is_some();
+        if stop.is_some_and(|stop| stop.follows || stop.reason == StopReason::Operator) {
+            return None;
+        }
         // What is replayed of a key has to know what of it is not done.
         if self.replays.contains_key(&key) {
             return None;
@@ -110,7 +138,10 @@ impl SharePartition {
         let from = self.pages_from(now);
         let rests = |at: &i64| match self.window.slot(*at).state {
             RecordState::Queued => true,
-            RecordState::Delayed => self.waits.get(at).is_some_and(|wait| wait.1 >= from),
+            RecordState::Delayed => is_parked || self.waits.get(at).is_some_and(|wait| wait.1 >= from),
+            RecordState::Stopped => {
+                is_parked && self.stops.get(*at).is_some_and(|stop| stop.waits_for == WaitsFor::Hand)
+            }
             _ => false,
         };
         if !queued.iter().all(rests) {
@@ -124,13 +155,19 @@ impl SharePartition {
         for &at in &plain {
             self.window.spill(at);
         }
-        let records = kept.into_iter().map(|at| self.leave(at, now)).collect();
+        let records = kept.into_iter().map(|at| self.leave(at, now, &mut parked)).collect();
         let span = self.queue.rest(key);
-        Some(Resting { key: Some(key), records, later: plain.first().copied().into_iter().chain(span).min() })
+        parked.key = self.stops.remove_key(key);
+        self.update_stop(key);
+        let later = plain.first().copied().into_iter().chain(span).min();
+        Some(Resting { key: Some(key), records, later, parked: boxed(parked) })
     }
 
-    /// A record loses its slot and its wait, which is told by the wall clock as it is now.
-    fn leave(&mut self, offset: i64, now: Now) -> RestingRecord {
+    /// A record loses its slot, what it is parked for, and its wait, which is told by the wall clock as it is now.
+    fn leave(&mut self, offset: i64, now: Now, parked: &mut Parked) -> RestingRecord {
+        if let Some((stop, text)) = self.stops.take(offset) {
+            parked.records.push((offset, stop, text));
+        }
         let wait = self.forget_wait(offset).map(|(wait, end)| told_now(wait, end, now));
         let slot = self.window.spill(offset).expect("what is queued has a slot");
         if self.key_of(&slot).is_none() {
@@ -142,9 +179,10 @@ impl SharePartition {
     /// The page to read back now, if there is one and room for it; [`SharePartition::page_read`] or
     /// [`SharePartition::page_failed`] ends it.
     pub(crate) fn next_page(&mut self, now: Now) -> Option<u64> {
-        let (due, id) = self.pages.first_due()?;
         let lead = Micros::from_ms(self.limits.page_lead_ms);
-        if self.pages.reading.is_some() || due > now.mono + lead {
+        let due = self.pages.first_due().filter(|page| page.0 <= now.mono + lead);
+        let (due, id) = due.or_else(|| self.parked_page(now))?;
+        if self.pages.reading.is_some() {
             return None;
         }
         let bytes = self.pages.get(id).map_or(0, |page| u64::from(page.keys) * RETURNED_BYTES);
@@ -156,6 +194,17 @@ impl SharePartition {
         }
         self.pages.reading = Some(id);
         Some(id)
+    }
+
+    /// A page of what is parked that should be in memory, and when: without order it would hold back what lies behind it,
+    /// and the first of what is parked is to be shown.
+    fn parked_page(&self, now: Now) -> Option<(Mono, u64)> {
+        let id = self.pages.first_parked()?;
+        if !self.keeps_order() {
+            return Some((now.mono, id));
+        }
+        let few = self.stops.parked_len() < self.waits_max() / PARKED_PARTS / 2;
+        few.then_some((NEVER, id))
     }
 
     /// When the next page is due that is not yet: its time to be read, or where there was no room then, its own.
@@ -220,6 +269,10 @@ impl SharePartition {
             if let Some(key) = one.key {
                 self.queue.resting_mut().remove(key);
             }
+            let parked = one.parked.as_deref();
+            if let (Some(key), Some(stop)) = (one.key, parked.and_then(|parked| parked.key)) {
+                self.stop_key(key, stop);
+            }
             for record in
                 one.records.iter().filter(|record| self.is_spilled(record.offset)).collect::<Vec<_>>()
             {
@@ -229,6 +282,14 @@ impl SharePartition {
                 match wait {
                     Some(wait) => self.delay(offset, wait, now),
                     None => self.enqueue(offset, &slot),
+                }
+                if let Some((_, stop, text)) =
+                    parked.and_then(|parked| parked.records.iter().find(|record| record.0 == offset))
+                {
+                    self.stop_record(offset, *stop, false);
+                    if !text.is_empty() {
+                        self.stops.explain(offset, text);
+                    }
                 }
             }
             let Some(key) = one.key else { continue };
@@ -308,16 +369,38 @@ impl SharePartition {
     }
 }
 
-/// Whether a page holds a key, or a record that was delivered before.
+/// What a page holds of a key, or of the key of a record that was delivered before.
 ///
 /// # Errors
 /// It is damaged.
-pub(crate) fn page_holds(bytes: &[u8], void_from: i64, wanted: KeyRef) -> Result<bool, DecodeError> {
+pub(crate) fn find_in_page(
+    bytes: &[u8],
+    void_from: i64,
+    wanted: KeyRef,
+) -> Result<Option<Resting>, DecodeError> {
     let (_, resting) = decode_page(bytes, void_from)?;
-    Ok(resting.iter().any(|one| match wanted {
+    Ok(resting.into_iter().find(|one| match wanted {
         KeyRef::Key(key) => one.key == Some(key),
         KeyRef::Offset(offset) => one.records.iter().any(|record| record.offset == offset.get()),
     }))
+}
+
+/// Why what was found in a page is not delivered, `page` being what memory knows of it.
+pub(crate) fn why_at_rest(one: &Resting, page: &RestingPage, now: Now) -> Why {
+    if let Some(parked) = &one.parked {
+        let by_key = parked.key.map(|stop| (stop.at, stop.wall_ms));
+        let by_record = parked.records.first().map(|record| (record.0, record.1.wall_ms));
+        if let Some((offset, since_ms)) = by_key.or(by_record) {
+            return Why::Parked { since_ms, offset: Offset(offset) };
+        }
+    }
+    let waits = one.records.iter().filter_map(|record| record.wait);
+    let end = waits.map(|wait| end_of(wait, page.seen)).next().unwrap_or(page.due);
+    Why::Retry { until_ms: wall(now, end) }
+}
+
+fn boxed(parked: Parked) -> Option<Box<Parked>> {
+    (parked != Parked::default()).then(|| Box::new(parked))
 }
 
 /// A wait as the wall clock of now tells it.

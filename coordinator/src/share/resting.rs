@@ -1,13 +1,17 @@
-//! What rests in a page of the share state: keys, and records without one, that wait long for their retry.
+//! What rests in a page of the share state: keys, and records without one, that wait long for their retry, or are parked.
 //!
-//! A page is immutable. It is written with a snapshot, read back shortly before the first of its waits ends, and then
-//! dropped by the next snapshot. Its records have no slots meanwhile; of its keys only the hash is known.
+//! A page is immutable. It is written with a snapshot, read back shortly before the first of its waits ends, or when
+//! somebody's hand is on what is in it, and then dropped by the next snapshot. Its records have no slots meanwhile; of its
+//! keys only the hash is known.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use records::ids::KeyHash;
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::event::Wait;
+use super::stops::{KeyStop, Stop};
 
 /// Version byte of a page.
 const VERSION: u8 = 1;
@@ -17,6 +21,7 @@ const LATER: u8 = 1 << 1;
 const SEVERAL: u8 = 1 << 2;
 /// The wait of its first record is as long as that of the one before.
 const SAME_WAIT: u8 = 1 << 3;
+const PARKED: u8 = 1 << 4;
 
 /// A key at rest, or a record without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +32,17 @@ pub(crate) struct Resting {
     pub(crate) records: Vec<RestingRecord>,
     /// From here on it has records that were never delivered, or may have.
     pub(crate) later: Option<i64>,
+    /// What has to be undone by hand before it goes on.
+    pub(crate) parked: Option<Box<Parked>>,
+}
+
+/// What is parked of a key, or a parked record without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parked {
+    /// Why the key is.
+    pub(crate) key: Option<KeyStop>,
+    /// Those of its records that are parked themselves: offset, why, and what a member said (empty: nothing).
+    pub(crate) records: Vec<(i64, Stop, Arc<str>)>,
 }
 
 /// A record that was delivered before, in no member's hands.
@@ -79,6 +95,11 @@ pub(crate) fn keep_below(resting: &mut Vec<Resting>, end: i64) {
     for one in resting.iter_mut() {
         one.records.truncate(one.records.partition_point(|record| record.offset < end));
         one.later = one.later.filter(|&later| later < end);
+        if let Some(parked) = &mut one.parked {
+            parked.records.retain(|record| record.0 < end);
+            parked.key = parked.key.take_if(|stop| stop.below(end));
+        }
+        one.parked.take_if(|parked| **parked == Parked::default());
     }
     resting.retain(|one| !one.records.is_empty());
 }
@@ -95,6 +116,7 @@ pub(crate) fn write(writer: &mut Writer, resting: &[Resting]) {
         flags |= if one.later.is_some() { LATER } else { 0 };
         flags |= if others.is_empty() { 0 } else { SEVERAL };
         flags |= if same { SAME_WAIT } else { 0 };
+        flags |= if one.parked.is_some() { PARKED } else { 0 };
         writer.byte(flags);
         if let Some(key) = one.key {
             writer.fixed(key.0);
@@ -126,6 +148,9 @@ pub(crate) fn write(writer: &mut Writer, resting: &[Resting]) {
         }
         if let Some(later) = one.later {
             writer.difference(later, first.offset);
+        }
+        if let Some(parked) = &one.parked {
+            parked.write(writer, first.offset);
         }
     }
 }
@@ -170,9 +195,36 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Vec<Resting>, DecodeError>
             }
         }
         let later = if flags & LATER == 0 { None } else { Some(reader.difference(offset)?) };
-        resting.push(Resting { key, records, later });
+        let parked = if flags & PARKED == 0 { None } else { Some(Box::new(Parked::read(reader, offset)?)) };
+        resting.push(Resting { key, records, later, parked });
     }
     Ok(resting)
+}
+
+impl Parked {
+    /// Its stored form, beside that of the first record of its key.
+    fn write(&self, writer: &mut Writer, first: i64) {
+        writer.byte(u8::from(self.key.is_some()));
+        if let Some(stop) = &self.key {
+            stop.write(writer);
+        }
+        writer.number(self.records.len() as u64);
+        for (offset, stop, text) in &self.records {
+            writer.difference(*offset, first);
+            stop.write(writer);
+            writer.text(text);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>, first: i64) -> Result<Self, DecodeError> {
+        let key = if reader.byte()? == 0 { None } else { Some(KeyStop::read(reader)?) };
+        let count = reader.small()?;
+        let mut records = Vec::with_capacity(reader.capacity(count));
+        for _ in 0..count {
+            records.push((reader.difference(first)?, Stop::read(reader)?, reader.text()?));
+        }
+        Ok(Self { key, records })
+    }
 }
 
 /// Size, deliveries, and whether it waits.
@@ -186,6 +238,8 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::share::admin::StopReason;
+    use crate::share::stops::WaitsFor;
 
     pub(crate) fn resting() -> impl Strategy<Value = Resting> {
         let wait = || {
@@ -197,8 +251,10 @@ pub(crate) mod tests {
             prop::option::of(any::<u64>()),
             prop::collection::btree_map(0..i64::MAX, record, 1..4),
             prop::option::of(0..i64::MAX),
+            prop::option::of(prop::option::of("[a-zé ]{0,9}")),
         )
-            .prop_map(|(key, records, later)| Resting {
+            .prop_map(|(key, records, later, parked)| Resting {
+                parked: parked.map(|text| Box::new(parked_at(*records.keys().next().unwrap(), text))),
                 key: key.map(KeyHash),
                 records: records
                     .into_iter()
@@ -206,6 +262,15 @@ pub(crate) mod tests {
                     .collect(),
                 later,
             })
+    }
+
+    /// The first record of a key parked it, and a member said this text, if it is parked itself.
+    fn parked_at(first: i64, text: Option<String>) -> Parked {
+        let (reason, wall_ms) = (StopReason::LimitReached, 1_700_000_000_000);
+        let key = KeyStop { follows: false, at: first, deliveries: 5, wall_ms, reason };
+        let stop = Stop { waits_for: WaitsFor::Hand, reason, wall_ms };
+        let records = text.into_iter().map(|text| (first, stop, text.into())).collect();
+        Parked { key: Some(key), records }
     }
 
     #[test]
@@ -216,7 +281,7 @@ pub(crate) mod tests {
                 let wait = Wait { full_ms: 60_000, until_wall_ms: 1_700_000_000_000 + offset };
                 let record = RestingRecord { offset, bytes: 300, count: 1, wait: Some(wait) };
                 let key = Some(KeyHash(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-                Resting { key, records: vec![record], later: None }
+                Resting { key, records: vec![record], later: None, parked: None }
             })
             .collect();
         let page = encode_page(6_000_000, &resting);

@@ -165,11 +165,16 @@ impl SharePartition {
     }
 
     /// Keys that wait for a retry: in memory and in pages. Records without a key count as one each.
-    pub(crate) fn stuck_keys(&self) -> usize {
-        self.queue.waiting_keys() + self.keyless_waits + self.resting_keys()
+    pub(crate) fn waiting_keys(&self) -> usize {
+        self.queue.waiting_keys() + self.keyless_waits + self.resting_keys() - self.pages.parked()
     }
 
-    /// Those of them that are in pages.
+    /// Keys that wait for a retry, and records that are parked, or their keys where these are in pages.
+    pub(crate) fn stuck_keys(&self) -> usize {
+        self.waiting_keys() + self.stops.parked_len() + self.pages.parked()
+    }
+
+    /// What of both is in pages.
     pub(crate) fn resting_keys(&self) -> usize {
         self.queue.resting().len() + self.pages.keyless()
     }

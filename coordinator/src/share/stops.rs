@@ -92,6 +92,12 @@ impl Stops {
         Some(stop)
     }
 
+    /// A record leaves memory with what stopped it: why, and what a member said (empty: nothing).
+    pub(crate) fn take(&mut self, offset: i64) -> Option<(Stop, Arc<str>)> {
+        let text = self.text(offset).cloned();
+        self.remove(offset).map(|stop| (stop, text.unwrap_or_default()))
+    }
+
     /// What a member said of a stopped record.
     pub(crate) fn text(&self, offset: i64) -> Option<&Arc<str>> {
         self.texts.get(&offset)
@@ -131,6 +137,15 @@ impl Stops {
 
     pub(crate) fn letters_len(&self) -> usize {
         self.letters.len()
+    }
+
+    /// Records that wait for somebody's hand, ascending.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = (i64, &Stop)> {
+        self.records().filter(|(_, stop)| stop.waits_for == WaitsFor::Hand)
+    }
+
+    pub(crate) fn parked_len(&self) -> usize {
+        self.records.len() - self.letters.len()
     }
 
     /// A record of an ordered key was dead-lettered. What is remembered so takes a part of `window_bytes_max` at most: it

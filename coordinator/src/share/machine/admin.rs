@@ -1,7 +1,7 @@
 //! What operators ask of share-partitions and do to keys. A share-partition that is not in memory is loaded first, and
 //! what is answered rests on events that are appended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use records::ids::{Offset, PartitionId};
@@ -14,7 +14,7 @@ use crate::reply::Reply;
 use crate::share::ShareError;
 use crate::share::admin::{
     AdminError, AlterKey, DescribeKeys, KeyAction, KeyAltered, KeyRef, QUESTIONS_MAX, ResetOffsets, ResetTo,
-    ShareKeys, TOP_MAX,
+    ShareKeys, TOP_MAX, Why,
 };
 use crate::share::look::Outside;
 use crate::time::{Micros, Mono, Now};
@@ -34,6 +34,10 @@ enum Work {
         found: bool,
         /// The timestamp of its oldest record was asked for.
         dated: bool,
+        /// Answers of the questions that were looked for in the pages of the share state.
+        answers: BTreeMap<usize, Option<Why>>,
+        /// The question that is being looked for.
+        seeking: Option<usize>,
     },
     Alter {
         request: AlterKey,
@@ -98,7 +102,8 @@ impl<S: Slice> ShareMachine<S> {
         }
         request.questions.truncate(QUESTIONS_MAX);
         let (group, partition) = (Arc::clone(&request.group), request.partition);
-        let work = Work::Describe { request, found: false, dated: false };
+        let work =
+            Work::Describe { request, found: false, dated: false, answers: BTreeMap::new(), seeking: None };
         self.begin_admin(Admin { ticket, work }, &group, partition, out);
     }
 
@@ -265,6 +270,17 @@ impl<S: Slice> ShareMachine<S> {
                 return self.read_oldest(id, offset, out);
             }
         }
+        if let Work::Describe { request, answers, seeking, .. } = work
+            && let Some(open) = self.parts[&id].open()
+        {
+            let mut questions = request.questions.iter().enumerate();
+            *seeking = seeking.or_else(|| {
+                questions.position(|(number, &key)| !answers.contains_key(&number) && open.may_rest(key))
+            });
+            if seeking.is_some() {
+                return self.search(now, number, id, 0, logs, out);
+            }
+        }
         if let Work::Alter { request, searched: false, .. } = work {
             let (key, action) = (request.key, request.action);
             if self.parts[&id].open().is_some_and(|open| open.is_about_a_page(key, action)) {
@@ -301,8 +317,11 @@ impl<S: Slice> ShareMachine<S> {
         }
         let Some(Admin { ticket, work }) = self.admins.remove(&number) else { return };
         match work {
-            Work::Describe { request, .. } => {
-                let answer = self.look(now, id, upper, &request);
+            Work::Describe { request, answers, .. } => {
+                let mut answer = self.look(now, id, upper, &request);
+                for (question, why) in answers {
+                    answer.answers[question] = why.unwrap_or(answer.answers[question].clone());
+                }
                 self.hold(ticket, Answer::Keys(Box::new(answer)), BTreeSet::from([id]), out);
             }
             Work::Alter { request, source, .. } => {
@@ -325,8 +344,20 @@ impl<S: Slice> ShareMachine<S> {
 
     /// What a request is about was looked for in all pages.
     pub(super) fn searched(&mut self, number: u64) {
-        if let Some(Admin { work: Work::Alter { searched, .. }, .. }) = self.admins.get_mut(&number) {
-            *searched = true;
+        match self.admins.get_mut(&number).map(|admin| &mut admin.work) {
+            Some(Work::Alter { searched, .. }) => *searched = true,
+            Some(Work::Describe { .. }) => self.answered(number, None),
+            _ => {}
+        }
+    }
+
+    /// What was asked about was looked for in the pages; why it is not delivered, where one has it.
+    pub(super) fn answered(&mut self, number: u64, why: Option<Why>) {
+        if let Some(Admin { work: Work::Describe { answers, seeking, .. }, .. }) =
+            self.admins.get_mut(&number)
+        {
+            answers.extend(seeking.take().map(|question| (question, why)));
+            self.pending_admins.insert(number);
         }
     }
 
@@ -339,11 +370,12 @@ impl<S: Slice> ShareMachine<S> {
         }
     }
 
-    /// What a request to alter is about, as long as it waits.
-    pub(super) fn altered_key(&self, number: u64) -> Option<KeyRef> {
+    /// What a request looks for in the pages, as long as it waits, and whether it only asks about it.
+    pub(super) fn sought(&self, number: u64) -> Option<(KeyRef, bool)> {
         match &self.admins.get(&number)?.work {
-            Work::Alter { request, .. } => Some(request.key),
-            _ => None,
+            Work::Alter { request, .. } => Some((request.key, false)),
+            Work::Describe { request, seeking, .. } => Some((*request.questions.get((*seeking)?)?, true)),
+            Work::Reset { .. } => None,
         }
     }
 

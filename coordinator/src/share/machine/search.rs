@@ -1,5 +1,6 @@
 //! What has to be read for an operator's word. What it is about may rest in a page of the share state: the page is looked
-//! for, and what is in it comes back before its time. And a redrive needs a record of its key that is in the log still.
+//! for, and what is in it comes back before its time; of what is only asked about, it is told from the page. And a redrive
+//! needs a record of its key that is in the log still.
 
 use records::ids::Offset;
 
@@ -9,7 +10,7 @@ use crate::io::{IoError, OpId, READ_RECORDS_MAX, ReadRecord, Slice, StoredState,
 use crate::outbox::{LogTable, Outbox, Owner};
 use crate::share::ShareError;
 use crate::share::admin::AdminError;
-use crate::share::paging::page_holds;
+use crate::share::paging::{find_in_page, why_at_rest};
 use crate::time::Now;
 
 impl<S: Slice> ShareMachine<S> {
@@ -54,17 +55,22 @@ impl<S: Slice> ShareMachine<S> {
         pages.first().into_iter().for_each(|&page| open.page_failed(page));
         self.dirty.insert(id);
         self.wake_admins();
-        let Some(wanted) = self.altered_key(admin) else { return };
+        let Some((wanted, is_asked)) = self.sought(admin) else { return };
         let found = result.map_err(|_| ShareError::Unavailable).and_then(|stored| {
-            let holds = |stored: &StoredState| page_holds(&stored.bytes, stored.void_from.get(), wanted);
+            let find = |stored: &StoredState| find_in_page(&stored.bytes, stored.void_from.get(), wanted);
             let found = pages.iter().zip(stored).try_fold(None, |found, (&page, stored)| {
-                Ok(found.or(holds(&stored)?.then_some((page, stored))))
+                Ok(if found.is_some() { found } else { find(&stored)?.map(|one| (page, stored, one)) })
             });
             found.map_err(|_: crate::share::codec::DecodeError| ShareError::Unavailable)
         });
         match found {
             Ok(None) => self.search(now, admin, id, pages.last().copied().unwrap_or(0), logs, out),
-            Ok(Some((page, stored))) => {
+            Ok(Some((page, _, one))) if is_asked => {
+                let known = self.open_part(id).and_then(|open| open.pages.get(page).copied());
+                // `None`: it has come back meanwhile.
+                self.answered(admin, known.map(|page| why_at_rest(&one, &page, now)));
+            }
+            Ok(Some((page, stored, _))) => {
                 let read = self
                     .open_part(id)
                     .map(|open| open.page_read(page, &stored.bytes, stored.void_from.get(), now));

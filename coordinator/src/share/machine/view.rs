@@ -125,7 +125,7 @@ impl<S: Slice> ShareMachine<S> {
             ready: part.queue().ready_len(),
             leased_keys: part.queue().leased_keys(),
             delayed: part.waits.len(),
-            waiting_keys: part.stuck_keys(),
+            waiting_keys: part.waiting_keys(),
             resting_keys: part.resting_keys(),
             spilled_keys: part.queue().spans().len(),
             spilled: part.queue().spans().records(),
@@ -156,12 +156,12 @@ impl<S: Slice> ShareMachine<S> {
                 view.out += open.in_hands();
                 view.ready += open.queue().ready_len();
                 view.leased_keys += open.queue().leased_keys();
-                view.waiting_keys += open.stuck_keys();
+                view.waiting_keys += open.waiting_keys();
                 view.spilled_keys += open.queue().spans().len();
                 view.spilled += open.queue().spans().records();
                 let followed = open.stops.keys().filter(|(_, stop)| stop.follows).count();
                 view.followed_keys += followed;
-                view.parked_keys += open.stops.keys_len() - followed;
+                view.parked_keys += open.parked_keys();
                 view.dead_letters += open.stops.letters_len();
                 view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());
                 view.retention_warnings += usize::from(part.watched.warning().is_some());
