@@ -46,7 +46,7 @@ fn one_at_rest() -> World {
 }
 
 #[test]
-fn a_million_keys_are_parked_and_all_others_go_on() {
+fn k63_a_million_keys_are_parked_and_all_others_go_on() {
     let total = scaled(1_000_000);
     let mut w = World::new(ShareConfig { poison: Poison::Park, ..key_config() });
     w.config.window_bytes_max = window_bytes();
