@@ -330,9 +330,9 @@ impl KeyQueue {
     }
 
     /// The queued records of a key that may rest in a page: nothing of it is in members' hands, its next record waits
-    /// for its time or goes to nobody, and none of its span lies before that.
+    /// for its time or goes to nobody, and none of its span lies before that. A key without a queue has none.
     pub(crate) fn at_rest(&self, window: &Window, key: KeyHash) -> Option<Vec<i64>> {
-        let entry = self.keys.find(key)?;
+        let Some(entry) = self.keys.find(key) else { return Some(Vec::new()) };
         let looks = self.spans.get(key).is_some_and(|span| span.finding.is_some() || span.first < entry.head);
         let is_still = matches!(entry.place, Place::Waiting | Place::Nowhere);
         if !is_still || !entry.out.is_empty() || looks || entry.len > AT_REST_MAX {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use records::ids::{KeyHash, Offset};
 
 use super::ShareOrder;
-use super::admin::{KeyRef, StopReason, Why};
+use super::admin::{KeyRef, Why};
 use super::codec::{DecodeError, Reader, Writer};
 use super::event::{Event, Wait};
 use super::look::wall;
@@ -40,13 +40,18 @@ impl SharePartition {
             || (self.config.order == ShareOrder::Key
                 && self.stuck_records() > self.waits_max()
                 && now.mono >= self.page_out_from
-                && (self.stops.parked_len() > self.waits_max() / PARKED_PARTS
+                && (self.parked_at_hand() > self.waits_max() / PARKED_PARTS
                     || self.last_wait_end().is_some_and(|end| end > self.pages_from(now))))
     }
 
     /// Records in memory that wait for a retry or for somebody's hand.
     fn stuck_records(&self) -> usize {
-        self.waits.len() + self.stops.parked_len()
+        self.waits.len() + self.parked_at_hand()
+    }
+
+    /// Records and keys in memory that wait for somebody's hand, each key as one.
+    fn parked_at_hand(&self) -> usize {
+        self.stops.parked_len().max(self.stops.keys_len())
     }
 
     /// How many of them stay in memory: they take a quarter of the window at most.
@@ -69,10 +74,15 @@ impl SharePartition {
         let wanted = self.stuck_records() - self.waits_max() / 2;
         let behind = self.stops.parked().skip(self.waits_max() / PARKED_PARTS);
         let parked: Vec<i64> = behind.map(|stopped| stopped.0).take(wanted).collect();
-        let mut left = self.rest_all(&parked, now, &mut pages);
+        let mut left = self.rest_all(&parked, now, &mut pages, Self::rest);
+        // Of these the record that parked them has left the log, or there was none.
+        let keys = self.stops.keys_len().saturating_sub(self.stops.parked_len());
+        let keys = keys.saturating_sub(self.waits_max() / PARKED_PARTS).min(wanted.saturating_sub(left));
+        let keys: Vec<KeyHash> = self.stops.keys().map(|stopped| stopped.0).take(keys).collect();
+        left += self.rest_all(&keys, now, &mut pages, Self::rest_key);
         if left < wanted {
             let longest = self.longest_waits(self.pages_from(now), wanted - left);
-            left += self.rest_all(&longest, now, &mut pages);
+            left += self.rest_all(&longest, now, &mut pages, Self::rest);
         }
         if left <= wanted / 4 {
             self.page_out_from = now.mono + PAGE_OUT_AGAIN;
@@ -81,14 +91,20 @@ impl SharePartition {
     }
 
     /// Brings these out of memory as far as they may go now: so many did.
-    fn rest_all(&mut self, offsets: &[i64], now: Now, pages: &mut Vec<(u64, Bytes)>) -> usize {
+    fn rest_all<T: Copy>(
+        &mut self,
+        all: &[T],
+        now: Now,
+        pages: &mut Vec<(u64, Bytes)>,
+        rest: impl Fn(&mut Self, T, Now) -> Option<Resting>,
+    ) -> usize {
         let keys_max = self.limits.page_keys_max;
         // A page that is not full is one more to read for little.
-        let full = offsets.len() / keys_max * keys_max;
-        let offsets = &offsets[..if full == 0 { offsets.len() } else { full }];
+        let full = all.len() / keys_max * keys_max;
+        let all = &all[..if full == 0 { all.len() } else { full }];
         let mut left = 0;
-        for offsets in offsets.chunks(keys_max) {
-            let mut resting: Vec<Resting> = offsets.iter().filter_map(|&at| self.rest(at, now)).collect();
+        for some in all.chunks(keys_max) {
+            let mut resting: Vec<Resting> = some.iter().filter_map(|&one| rest(self, one, now)).collect();
             resting.sort_unstable_by_key(Resting::lowest);
             left += resting.len();
             self.add_pages(&resting, now, pages);
@@ -118,19 +134,19 @@ impl SharePartition {
         if !matches!(slot.state, RecordState::Delayed | RecordState::Stopped) || !slot.scanned {
             return None;
         }
+        if let Some(key) = self.key_of(&slot) {
+            return self.rest_key(key, now);
+        }
         let mut parked = Parked::default();
-        let Some(key) = self.key_of(&slot) else {
-            let records = vec![self.leave(offset, now, &mut parked)];
-            return Some(Resting { key: None, records, later: None, parked: boxed(parked) });
-        };
-        // A hand has parked it before it had a record that could tell: it stays.
+        let records = vec![self.leave(offset, now, &mut parked)];
+        Some(Resting { key: None, records, later: None, parked: boxed(parked) })
+    }
+
+    fn rest_key(&mut self, key: KeyHash, now: Now) -> Option<Resting> {
         let stop = self.stops.key(key).copied();
         let is_parked = stop.is_some();
-        if stop.is_some_and(|stop| stop.follows || stop.reason == StopReason::Operator) {
-            return None;
-        }
         // What is replayed of a key has to know what of it is not done.
-        if self.replays.contains_key(&key) {
+        if stop.is_some_and(|stop| stop.follows) || self.replays.contains_key(&key) {
             return None;
         }
         let queued = self.queue.at_rest(&self.window, key)?;
@@ -155,6 +171,7 @@ impl SharePartition {
         for &at in &plain {
             self.window.spill(at);
         }
+        let mut parked = Parked::default();
         let records = kept.into_iter().map(|at| self.leave(at, now, &mut parked)).collect();
         let span = self.queue.rest(key);
         parked.key = self.stops.remove_key(key);
@@ -203,7 +220,7 @@ impl SharePartition {
         if !self.keeps_order() {
             return Some((now.mono, id));
         }
-        let few = self.stops.parked_len() < self.waits_max() / PARKED_PARTS / 2;
+        let few = self.parked_at_hand() < self.waits_max() / PARKED_PARTS / 2;
         few.then_some((NEVER, id))
     }
 

@@ -22,13 +22,15 @@ const SEVERAL: u8 = 1 << 2;
 /// The wait of its first record is as long as that of the one before.
 const SAME_WAIT: u8 = 1 << 3;
 const PARKED: u8 = 1 << 4;
+/// No record of it was delivered before: it is parked.
+const NONE: u8 = 1 << 5;
 
 /// A key at rest, or a record without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resting {
     /// Its hash.
     pub(crate) key: Option<KeyHash>,
-    /// Its records that were delivered before, ascending; at least one.
+    /// Its records that were delivered before, ascending; at least one, where the key is not parked.
     pub(crate) records: Vec<RestingRecord>,
     /// From here on it has records that were never delivered, or may have.
     pub(crate) later: Option<i64>,
@@ -101,7 +103,7 @@ pub(crate) fn keep_below(resting: &mut Vec<Resting>, end: i64) {
         }
         one.parked.take_if(|parked| **parked == Parked::default());
     }
-    resting.retain(|one| !one.records.is_empty());
+    resting.retain(|one| !one.records.is_empty() || one.parked.is_some());
 }
 
 /// Writes them one after another, in about twenty bytes each.
@@ -109,7 +111,8 @@ pub(crate) fn write(writer: &mut Writer, resting: &[Resting]) {
     writer.number(resting.len() as u64);
     let (mut behind, mut until_behind, mut full_behind) = (0_i64, 0_i64, 0_i64);
     for one in resting {
-        let Some((first, others)) = one.records.split_first() else { continue };
+        let none = RestingRecord { offset: behind, bytes: 0, count: 0, wait: None };
+        let (first, others) = one.records.split_first().unwrap_or((&none, &[]));
         let wait = first.wait;
         let same = wait.is_some_and(|wait| wait.full_ms == full_behind);
         let mut flags = if one.key.is_some() { KEYED } else { 0 };
@@ -117,6 +120,7 @@ pub(crate) fn write(writer: &mut Writer, resting: &[Resting]) {
         flags |= if others.is_empty() { 0 } else { SEVERAL };
         flags |= if same { SAME_WAIT } else { 0 };
         flags |= if one.parked.is_some() { PARKED } else { 0 };
+        flags |= if one.records.is_empty() { NONE } else { 0 };
         writer.byte(flags);
         if let Some(key) = one.key {
             writer.fixed(key.0);
@@ -194,6 +198,9 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Vec<Resting>, DecodeError>
                 before = offset;
             }
         }
+        if flags & NONE != 0 {
+            records.clear();
+        }
         let later = if flags & LATER == 0 { None } else { Some(reader.difference(offset)?) };
         let parked = if flags & PARKED == 0 { None } else { Some(Box::new(Parked::read(reader, offset)?)) };
         resting.push(Resting { key, records, later, parked });
@@ -249,12 +256,17 @@ pub(crate) mod tests {
         let record = (any::<u32>(), 0..1_u16 << 15, wait());
         (
             prop::option::of(any::<u64>()),
-            prop::collection::btree_map(0..i64::MAX, record, 1..4),
+            prop::collection::btree_map(0..i64::MAX, record, 0..4),
             prop::option::of(0..i64::MAX),
             prop::option::of(prop::option::of("[a-zé ]{0,9}")),
         )
+            .prop_map(|(key, records, later, parked)| {
+                // What is not parked has a record.
+                let parked = if records.is_empty() { Some(None) } else { parked };
+                (key, records, later, parked)
+            })
             .prop_map(|(key, records, later, parked)| Resting {
-                parked: parked.map(|text| Box::new(parked_at(*records.keys().next().unwrap(), text))),
+                parked: parked.map(|text| Box::new(parked_at(records.keys().next().copied(), text))),
                 key: key.map(KeyHash),
                 records: records
                     .into_iter()
@@ -264,9 +276,10 @@ pub(crate) mod tests {
             })
     }
 
-    /// The first record of a key parked it, and a member said this text, if it is parked itself.
-    fn parked_at(first: i64, text: Option<String>) -> Parked {
-        let (reason, wall_ms) = (StopReason::LimitReached, 1_700_000_000_000);
+    /// The first record of a key parked it, and a member said this text, if it is parked itself; without one a hand did.
+    fn parked_at(first: Option<i64>, text: Option<String>) -> Parked {
+        let reason = if first.is_some() { StopReason::LimitReached } else { StopReason::Operator };
+        let (first, wall_ms) = (first.unwrap_or(7), 1_700_000_000_000);
         let key = KeyStop { follows: false, at: first, deliveries: 5, wall_ms, reason };
         let stop = Stop { waits_for: WaitsFor::Hand, reason, wall_ms };
         let records = text.into_iter().map(|text| (first, stop, text.into())).collect();
@@ -300,8 +313,8 @@ pub(crate) mod tests {
             let (scan, kept) = decode_page(&encode_page(i64::MAX, &resting), end).unwrap();
             prop_assert_eq!(scan, end);
             prop_assert!(kept.iter().flat_map(|one| &one.records).all(|record| record.offset < end));
-            let below = resting.iter().filter(|one| one.records[0].offset < end).count();
-            prop_assert_eq!(kept.len(), below);
+            let is_below = |one: &&Resting| one.records.first().is_none_or(|record| record.offset < end);
+            prop_assert_eq!(kept.len(), resting.iter().filter(is_below).count());
         }
 
         #[test]

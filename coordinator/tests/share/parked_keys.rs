@@ -199,9 +199,31 @@ fn k64_a_parked_key_in_a_page_stays_so_when_its_record_leaves_the_log() {
     }
     assert_eq!(w.view().counters.left_log, 1);
     assert_eq!(w.start(), 2);
+    assert_eq!(w.view().resting_keys, 1, "it rests again, with nothing that was delivered: {:?}", w.view());
+    w.restart(0);
+    w.reopen("A");
+    assert_eq!(w.fetch("A", 9), []);
     assert!(matches!(w.why(of("a")), Why::Parked { .. }), "{:?}", w.why(of("a")));
     assert_eq!(w.alters(of("a"), KeyAction::Resume), 1);
     assert_eq!(w.fetch("A", 9), [(2, 2, 1)]);
+}
+
+#[test]
+fn a_key_that_a_hand_parked_rests_too_and_before_it_has_come() {
+    let mut w = small(Poison::Skip);
+    w.log("b");
+    assert_eq!(w.fetch("A", 9), [(0, 0, 1)]);
+    assert_eq!(w.alters(of("a"), KeyAction::Park), 1);
+    assert_eq!(w.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(w.view().resting_keys, 1, "{:?}", w.view());
+    w.restart(0);
+    w.reopen("A");
+    w.log("a c a");
+    assert_eq!(w.fetch("A", 9), [(2, 2, 1)]);
+    assert_eq!(w.alters(of("a"), KeyAction::Park), 0, "it is so already");
+    assert_eq!(w.ack("A", 2, 2, ACCEPT), None);
+    assert_eq!(w.alters(of("a"), KeyAction::Resume), 1);
+    assert_eq!(w.fetch("A", 9), [(1, 1, 1), (3, 3, 1)]);
 }
 
 #[test]
