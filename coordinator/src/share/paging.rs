@@ -12,7 +12,7 @@ use super::admin::{KeyRef, Why};
 use super::codec::{DecodeError, Reader, Writer};
 use super::event::{Event, Wait};
 use super::look::wall;
-use super::page_table::{NEVER, RestingPage, end_of};
+use super::page_table::{RestingPage, end_of};
 use super::partition::{SharePartition, unscanned};
 use super::resting::{Parked, Resting, RestingRecord, decode_page, encode_page};
 use super::stops::WaitsFor;
@@ -28,7 +28,7 @@ const PAGE_OUT_AGAIN: Micros = Micros(1_000_000);
 const SEARCHED_AT_ONCE: usize = 16;
 /// Keys in a list of marked ones.
 const LIST_KEYS_MAX: usize = (PAGE_BYTES_MAX - 16) / 8;
-/// Of the records that may stay in memory, one part in so many is for parked ones: the first of them stay, to be shown.
+/// Of the stuck records that may stay in memory, one part in so many is for parked ones.
 const PARKED_PARTS: usize = 4;
 /// Lists of marked keys are written anew when they name this many more than twice as many as are marked.
 const LISTED_SPARE: usize = 2 * LIST_KEYS_MAX;
@@ -40,7 +40,7 @@ impl SharePartition {
             || (self.config.order == ShareOrder::Key
                 && self.stuck_records() > self.waits_max()
                 && now.mono >= self.page_out_from
-                && (self.parked_at_hand() > self.waits_max() / PARKED_PARTS
+                && (self.parked_at_hand() > self.parked_shown()
                     || self.last_wait_end().is_some_and(|end| end > self.pages_from(now))))
     }
 
@@ -60,6 +60,11 @@ impl SharePartition {
         self.limits.waits_max.min(usize::try_from(fit).unwrap_or(usize::MAX))
     }
 
+    /// How many of what is parked stay in memory, to be shown.
+    fn parked_shown(&self) -> usize {
+        (self.waits_max() / PARKED_PARTS).max(1)
+    }
+
     /// Waits that end before stay in memory: they would be back at once.
     fn pages_from(&self, now: Now) -> Mono {
         now.mono + Micros::from_ms(2 * self.limits.page_lead_ms + 1)
@@ -72,12 +77,12 @@ impl SharePartition {
             return pages;
         }
         let wanted = self.stuck_records() - self.waits_max() / 2;
-        let behind = self.stops.parked().skip(self.waits_max() / PARKED_PARTS);
+        // Of these the record that parked them has left the log, or there was none.
+        let alone = self.stops.keys_len().saturating_sub(self.stops.parked_len());
+        let behind = self.stops.parked().skip(self.parked_shown().saturating_sub(alone));
         let parked: Vec<i64> = behind.map(|stopped| stopped.0).take(wanted).collect();
         let mut left = self.rest_all(&parked, now, &mut pages, Self::rest);
-        // Of these the record that parked them has left the log, or there was none.
-        let keys = self.stops.keys_len().saturating_sub(self.stops.parked_len());
-        let keys = keys.saturating_sub(self.waits_max() / PARKED_PARTS).min(wanted.saturating_sub(left));
+        let keys = alone.saturating_sub(self.parked_shown()).min(wanted.saturating_sub(left));
         let keys: Vec<KeyHash> = self.stops.keys().map(|stopped| stopped.0).take(keys).collect();
         left += self.rest_all(&keys, now, &mut pages, Self::rest_key);
         if left < wanted {
@@ -198,7 +203,7 @@ impl SharePartition {
     pub(crate) fn next_page(&mut self, now: Now) -> Option<u64> {
         let lead = Micros::from_ms(self.limits.page_lead_ms);
         let due = self.pages.first_due().filter(|page| page.0 <= now.mono + lead);
-        let (due, id) = due.or_else(|| self.parked_page(now))?;
+        let (due, id) = due.or_else(|| Some((now.mono, self.parked_page()?)))?;
         if self.pages.reading.is_some() {
             return None;
         }
@@ -213,15 +218,11 @@ impl SharePartition {
         Some(id)
     }
 
-    /// A page of what is parked that should be in memory, and when: without order it would hold back what lies behind it,
-    /// and the first of what is parked is to be shown.
-    fn parked_page(&self, now: Now) -> Option<(Mono, u64)> {
-        let id = self.pages.first_parked()?;
-        if !self.keeps_order() {
-            return Some((now.mono, id));
-        }
-        let few = self.parked_at_hand() < self.waits_max() / PARKED_PARTS / 2;
-        few.then_some((NEVER, id))
+    /// A page of what is parked that should be in memory: without order it would hold back what lies behind it, and some
+    /// of what is parked is to be shown.
+    fn parked_page(&self) -> Option<u64> {
+        let few = self.parked_at_hand() < self.parked_shown().div_ceil(2);
+        self.pages.first_parked().filter(|_| few || !self.keeps_order())
     }
 
     /// When the next page is due that is not yet: its time to be read, or where there was no room then, its own.

@@ -24,12 +24,14 @@ fn reject_all(w: &mut World) -> usize {
     }
 }
 
-/// Whatever is parked goes to a page of its own at once.
+/// Whatever is parked goes to a page of its own at once, but for key z: of all that is parked one stays in memory.
 fn small(poison: Poison) -> World {
     let mut w = World::new(ShareConfig { poison, ..key_config() });
     w.limits.snapshot_after_bytes = 1;
     w.limits.window = Arc::new(WindowLimits { waits_max: 0, page_keys_max: 1, ..Default::default() });
     w.restart(0);
+    assert_eq!(w.fetch("A", 1), []);
+    assert_eq!(w.alters(of("z"), KeyAction::Park), 1);
     w
 }
 
@@ -86,6 +88,7 @@ fn past_so_many_parked_keys_nothing_new_is_read() {
         w.limits.window = Arc::new(WindowLimits { waits_max, page_keys_max: 1, ..Default::default() });
         w.config.stuck_keys_max = 2;
         w.restart(0);
+        w.reopen("A");
         w.log("a b");
         assert_eq!(reject_all(&mut w), 2);
         w.log("c");
@@ -110,7 +113,7 @@ fn what_is_parked_in_a_page_is_told_of_without_bringing_it_back() {
     }
     assert_eq!(w.why(at(2)), Why::NotScanned, "whose it is only its page tells");
     assert_eq!(w.view().resting_keys, 1);
-    assert_eq!(w.describe(&[]).unwrap().parked, 1);
+    assert_eq!(w.describe(&[]).unwrap().parked, 2);
 }
 
 #[test]
@@ -169,8 +172,23 @@ fn the_reason_is_the_same_when_it_comes_back() {
     w.pass_ms(2_000);
     let told = w.describe(&[]).unwrap();
     assert_eq!(w.view().resting_keys, 0, "there is room, and it is to be shown: {:?}", w.view());
-    assert_eq!(told.stopped.len(), 1);
-    assert_eq!((told.stopped[0].reason, told.stopped[0].deliveries), (StopReason::Rejected, 1));
+    let of_a = told.stopped.iter().find(|stopped| stopped.key == crate::common::key("a")).unwrap();
+    assert_eq!((of_a.reason, of_a.deliveries, told.stopped.len()), (StopReason::Rejected, 1, 2));
+}
+
+#[test]
+fn something_of_what_is_parked_is_always_in_memory_to_be_shown() {
+    let mut w = one_at_rest();
+    for left in [2, 1] {
+        let told = w.describe(&[]).unwrap();
+        assert_eq!((told.parked, told.stopped.len()), (left, 1));
+        let name = if left == 2 { "z" } else { "a" };
+        assert_eq!(told.stopped[0].key, crate::common::key(name));
+        assert_eq!(w.alters(of(name), KeyAction::Resume), 1);
+        drop(w.fetch("B", 0));
+        w.pass_ms(2_000);
+    }
+    assert_eq!(w.describe(&[]).unwrap().parked, 0);
 }
 
 #[test]
@@ -215,6 +233,8 @@ fn a_key_that_a_hand_parked_rests_too_and_before_it_has_come() {
     assert_eq!(w.fetch("A", 9), [(0, 0, 1)]);
     assert_eq!(w.alters(of("a"), KeyAction::Park), 1);
     assert_eq!(w.ack("A", 0, 0, ACCEPT), None);
+    w.pass_ms(2_000);
+    assert_eq!(w.fetch("A", 9), []);
     assert_eq!(w.view().resting_keys, 1, "{:?}", w.view());
     w.restart(0);
     w.reopen("A");
@@ -229,15 +249,19 @@ fn a_key_that_a_hand_parked_rests_too_and_before_it_has_come() {
 #[test]
 fn a_parked_record_without_a_key_rests_too() {
     let mut w = small(Poison::Park);
-    w.log("- a");
-    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
-    assert_eq!(w.ack("A", 0, 0, REJECT), None);
-    assert_eq!(w.fetch("A", 1), [(1, 1, 1)]);
-    assert_eq!(w.ack("A", 1, 1, ACCEPT), None);
-    assert_eq!((w.view().resting_keys, w.describe(&[]).unwrap().parked), (1, 1));
-    assert!(matches!(w.why(at(0)), Why::Parked { .. }));
-    assert_eq!(w.alters(at(0), KeyAction::Resume), 1);
-    assert_eq!(w.fetch("A", 9), [(0, 0, 1)]);
+    w.log("- - a");
+    assert_eq!(w.fetch("A", 2), [(0, 1, 1)]);
+    assert_eq!(w.ack("A", 0, 1, REJECT), None);
+    assert_eq!(w.fetch("A", 1), [(2, 2, 1)]);
+    assert_eq!(w.ack("A", 2, 2, ACCEPT), None);
+    w.pass_ms(2_000);
+    assert_eq!(w.fetch("A", 1), []);
+    assert_eq!((w.view().resting_keys, w.describe(&[]).unwrap().parked), (1, 3), "{:?}", w.view());
+    for offset in [0, 1] {
+        assert!(matches!(w.why(at(offset)), Why::Parked { .. }));
+        assert_eq!(w.alters(at(offset), KeyAction::Resume), 1);
+        assert_eq!(w.fetch("A", 9), [(offset, offset, 1)]);
+    }
 }
 
 /// What waits for the dead-letter topic is on its way, and stays in memory.
