@@ -177,11 +177,16 @@ impl SharePartition {
             self.window.spill(at);
         }
         let mut parked = Parked::default();
-        let records = kept.into_iter().map(|at| self.leave(at, now, &mut parked)).collect();
+        let records: Vec<RestingRecord> =
+            kept.into_iter().map(|at| self.leave(at, now, &mut parked)).collect();
         let span = self.queue.rest(key);
         parked.key = self.stops.remove_key(key);
         self.update_stop(key);
-        let later = plain.first().copied().into_iter().chain(span).min();
+        let mut later = plain.first().copied().into_iter().chain(span).min();
+        if records.is_empty() {
+            // What will be found of it has to be known to rest here.
+            later = later.or(Some(self.window.scan()));
+        }
         Some(Resting { key: Some(key), records, later, parked: boxed(parked) })
     }
 

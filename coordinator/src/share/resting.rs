@@ -32,7 +32,7 @@ pub(crate) struct Resting {
     pub(crate) key: Option<KeyHash>,
     /// Its records that were delivered before, ascending; at least one, where the key is not parked.
     pub(crate) records: Vec<RestingRecord>,
-    /// From here on it has records that were never delivered, or may have.
+    /// From here on it has records that were never delivered, or may have; known where it has no others.
     pub(crate) later: Option<i64>,
     /// What has to be undone by hand before it goes on.
     pub(crate) parked: Option<Box<Parked>>,
@@ -100,6 +100,9 @@ pub(crate) fn keep_below(resting: &mut Vec<Resting>, end: i64) {
         if let Some(parked) = &mut one.parked {
             parked.records.retain(|record| record.0 < end);
             parked.key = parked.key.take_if(|stop| stop.below(end));
+        }
+        if one.records.is_empty() {
+            one.later = one.later.or(Some(end));
         }
         one.parked.take_if(|parked| **parked == Parked::default());
     }
@@ -263,6 +266,7 @@ pub(crate) mod tests {
             .prop_map(|(key, records, later, parked)| {
                 // What is not parked has a record.
                 let parked = if records.is_empty() { Some(None) } else { parked };
+                let later = if records.is_empty() { later.or(Some(5)) } else { later };
                 (key, records, later, parked)
             })
             .prop_map(|(key, records, later, parked)| Resting {

@@ -240,6 +240,7 @@ fn a_key_that_a_hand_parked_rests_too_and_before_it_has_come() {
     w.reopen("A");
     w.log("a c a");
     assert_eq!(w.fetch("A", 9), [(2, 2, 1)]);
+    assert_eq!((w.start(), w.view().counters.left_log), (1, 0), "they rest");
     assert_eq!(w.alters(of("a"), KeyAction::Park), 0, "it is so already");
     assert_eq!(w.ack("A", 2, 2, ACCEPT), None);
     assert_eq!(w.alters(of("a"), KeyAction::Resume), 1);
