@@ -4,11 +4,14 @@
 //! Leaving changes nothing that is durable, so it is no event: the snapshot tells the same in another form. Coming back
 //! is one, which carries what was in the page, so that a replay need not read it.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use records::ids::{KeyHash, Offset};
 
 use super::ShareOrder;
 use super::admin::{KeyRef, Why};
+use super::alter::Subject;
 use super::codec::{DecodeError, Reader, Writer};
 use super::event::{Event, Wait};
 use super::look::wall;
@@ -77,17 +80,13 @@ impl SharePartition {
             return pages;
         }
         let wanted = self.stuck_records() - self.waits_max() / 2;
-        // Of these the record that parked them has left the log, or there was none.
-        let alone = self.stops.keys_len().saturating_sub(self.stops.parked_len());
-        let behind = self.stops.parked().skip(self.parked_shown().saturating_sub(alone));
-        let parked: Vec<i64> = behind.map(|stopped| stopped.0).take(wanted).collect();
-        let mut left = self.rest_all(&parked, now, &mut pages, Self::rest);
-        let keys = alone.saturating_sub(self.parked_shown()).min(wanted.saturating_sub(left));
-        let keys: Vec<KeyHash> = self.stops.keys().map(|stopped| stopped.0).take(keys).collect();
-        left += self.rest_all(&keys, now, &mut pages, Self::rest_key);
+        let mut parked = self.parked();
+        parked.truncate(self.parked_shown() + wanted);
+        let mut left = self.rest_all(parked.get(self.parked_shown()..).unwrap_or_default(), now, &mut pages);
         if left < wanted {
             let longest = self.longest_waits(self.pages_from(now), wanted - left);
-            left += self.rest_all(&longest, now, &mut pages, Self::rest);
+            let longest: Vec<Subject> = longest.into_iter().filter_map(|at| self.waiting(at)).collect();
+            left += self.rest_all(&longest, now, &mut pages);
         }
         if left <= wanted / 4 {
             self.page_out_from = now.mono + PAGE_OUT_AGAIN;
@@ -95,21 +94,42 @@ impl SharePartition {
         pages
     }
 
+    /// What is parked, keys and records without one: first the keys that no record parked, and then by offset.
+    fn parked(&self) -> Vec<Subject> {
+        let is_parked = |key| self.stops.key(key).is_some_and(|stop| !stop.follows);
+        let mut keys = BTreeSet::new();
+        let mut parked = Vec::new();
+        for (offset, _) in self.stops.parked() {
+            let Some(slot) = self.window.get(offset).filter(|slot| slot.scanned) else { continue };
+            match self.key_of(slot) {
+                None => parked.push(Subject::Record(offset)),
+                Some(key) if is_parked(key) && keys.insert(key) => parked.push(Subject::Key(key)),
+                Some(_) => {}
+            }
+        }
+        let others = self.stops.keys().map(|stopped| stopped.0);
+        let others = others.filter(|&key| is_parked(key) && !keys.contains(&key)).map(Subject::Key);
+        others.chain(parked).collect()
+    }
+
+    /// Who waits with a waiting record; not what is parked.
+    fn waiting(&self, offset: i64) -> Option<Subject> {
+        let slot = self.window.get(offset).filter(|slot| slot.scanned)?;
+        match self.key_of(slot) {
+            None => Some(Subject::Record(offset)),
+            Some(key) => self.stops.key(key).is_none().then_some(Subject::Key(key)),
+        }
+    }
+
     /// Brings these out of memory as far as they may go now: so many did.
-    fn rest_all<T: Copy>(
-        &mut self,
-        all: &[T],
-        now: Now,
-        pages: &mut Vec<(u64, Bytes)>,
-        rest: impl Fn(&mut Self, T, Now) -> Option<Resting>,
-    ) -> usize {
+    fn rest_all(&mut self, all: &[Subject], now: Now, pages: &mut Vec<(u64, Bytes)>) -> usize {
         let keys_max = self.limits.page_keys_max;
         // A page that is not full is one more to read for little.
         let full = all.len() / keys_max * keys_max;
         let all = &all[..if full == 0 { all.len() } else { full }];
         let mut left = 0;
         for some in all.chunks(keys_max) {
-            let mut resting: Vec<Resting> = some.iter().filter_map(|&one| rest(self, one, now)).collect();
+            let mut resting: Vec<Resting> = some.iter().filter_map(|&one| self.rest(one, now)).collect();
             resting.sort_unstable_by_key(Resting::lowest);
             left += resting.len();
             self.add_pages(&resting, now, pages);
@@ -133,25 +153,19 @@ impl SharePartition {
         pages.push((id, bytes));
     }
 
-    /// A waiting or parked record leaves memory, with all of its key; `None` where that cannot be now.
-    fn rest(&mut self, offset: i64, now: Now) -> Option<Resting> {
-        let slot = *self.window.get(offset)?;
-        if !matches!(slot.state, RecordState::Delayed | RecordState::Stopped) || !slot.scanned {
-            return None;
-        }
-        if let Some(key) = self.key_of(&slot) {
-            return self.rest_key(key, now);
-        }
+    /// A waiting or parked key leaves memory, or a record without one; `None` where that cannot be now.
+    fn rest(&mut self, subject: Subject, now: Now) -> Option<Resting> {
         let mut parked = Parked::default();
-        let records = vec![self.leave(offset, now, &mut parked)];
-        Some(Resting { key: None, records, later: None, parked: boxed(parked) })
-    }
-
-    fn rest_key(&mut self, key: KeyHash, now: Now) -> Option<Resting> {
-        let stop = self.stops.key(key).copied();
-        let is_parked = stop.is_some();
-        // What is replayed of a key has to know what of it is not done.
-        if stop.is_some_and(|stop| stop.follows) || self.replays.contains_key(&key) {
+        let key = match subject {
+            Subject::Key(key) => key,
+            Subject::Record(offset) => {
+                let records = vec![self.leave(offset, now, &mut parked)];
+                return Some(Resting { key: None, records, later: None, parked: boxed(parked) });
+            }
+        };
+        let is_parked = self.stops.key(key).is_some();
+        // What is replayed of a key has to know what of it is not done. And of several waits the first took all of it.
+        if self.replays.contains_key(&key) || self.queue.resting().contains(key) {
             return None;
         }
         let queued = self.queue.at_rest(&self.window, key)?;
@@ -176,7 +190,6 @@ impl SharePartition {
         for &at in &plain {
             self.window.spill(at);
         }
-        let mut parked = Parked::default();
         let records: Vec<RestingRecord> =
             kept.into_iter().map(|at| self.leave(at, now, &mut parked)).collect();
         let span = self.queue.rest(key);

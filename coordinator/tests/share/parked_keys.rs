@@ -24,7 +24,7 @@ fn reject_all(w: &mut World) -> usize {
     }
 }
 
-/// Whatever is parked goes to a page of its own at once, but for key z: of all that is parked one stays in memory.
+/// Whatever is parked goes to a page of its own at once, but for key z, which a hand has parked: one stays in memory.
 fn small(poison: Poison) -> World {
     let mut w = World::new(ShareConfig { poison, ..key_config() });
     w.limits.snapshot_after_bytes = 1;
@@ -257,7 +257,7 @@ fn a_parked_record_without_a_key_rests_too() {
     assert_eq!(w.ack("A", 2, 2, ACCEPT), None);
     w.pass_ms(2_000);
     assert_eq!(w.fetch("A", 1), []);
-    assert_eq!((w.view().resting_keys, w.describe(&[]).unwrap().parked), (1, 3), "{:?}", w.view());
+    assert_eq!((w.view().resting_keys, w.describe(&[]).unwrap().parked), (2, 3), "{:?}", w.view());
     for offset in [0, 1] {
         assert!(matches!(w.why(at(offset)), Why::Parked { .. }));
         assert_eq!(w.alters(at(offset), KeyAction::Resume), 1);
