@@ -55,10 +55,16 @@ fn k23_only_idle_keys_move_to_who_comes() {
     let mut w = world(&["A", "B"], 1, 3);
     let (a, b) = (keys(&mut w, "A"), keys(&mut w, "B"));
     assert_eq!(keys(&mut w, "C"), BTreeSet::new(), "everything is in flight elsewhere");
-    accept(&mut w, "A", 0, &a);
-    let moved = keys(&mut w, "C");
-    assert!(!moved.is_empty() && moved.is_subset(&a), "of B's nothing is idle");
-    assert_eq!(keys(&mut w, "A"), &a - &moved);
+    // C is now home of some of A's keys, of which every second is idle.
+    let busy: BTreeSet<i64> = a.iter().copied().step_by(2).collect();
+    accept(&mut w, "A", 0, &(&a - &busy));
+    let idle = keys(&mut w, "C");
+    assert!(!idle.is_empty() && idle.is_disjoint(&busy) && idle.is_subset(&a), "{idle:?}");
+    assert_eq!(keys(&mut w, "A"), &(&a - &busy) - &idle);
+    accept(&mut w, "A", 0, &busy);
+    let settled = keys(&mut w, "C");
+    assert!(!settled.is_empty() && settled.is_subset(&busy), "{settled:?}");
+    assert_eq!(keys(&mut w, "A"), &busy - &settled);
     accept(&mut w, "B", 0, &b);
     let moved = keys(&mut w, "C");
     assert!(!moved.is_empty() && moved.is_subset(&b), "{moved:?}");
