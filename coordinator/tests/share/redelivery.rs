@@ -16,13 +16,13 @@ fn k26_a_backoff_holds_its_key_only() {
     w.ack("A", 0, 0, RELEASE);
     assert_eq!(w.fetch("B", 10), [(2, 2, 1)]);
     w.ack("B", 2, 2, ACCEPT);
-    for (wait_ms, count) in [(1_000, 2), (2_000, 3), (3_000, 4)] {
+    for (wait_ms, count) in [(1_000, 2), (2_000, 3), (3_000, 4), (3_000, 5)] {
         let parked = w.park("A", 1);
         w.pass_ms(wait_ms - 1);
         assert_eq!(w.woken("A", parked), None);
         w.pass_ms(1);
         assert_eq!(w.woken("A", parked), Some(vec![(0, 0, count)]));
-        if count < 4 {
+        if count < 5 {
             w.ack("A", 0, 0, RELEASE);
         }
     }
@@ -450,4 +450,20 @@ fn r15_share_state_does_not_outlive_its_log() {
         w.ack("B", 1, 4, ACCEPT);
         assert_eq!(w.start(), 5);
     }
+}
+
+#[test]
+fn s20_refused_requests_of_an_old_session_prolong_no_grace() {
+    let mut w = before_the_crash(crate::common::key_config());
+    assert_eq!(w.fetch("B", 100), [(10, 19, 1)]);
+    w.pass_ms(1_000);
+    let late = w.acknowledge("A", vec![range(5, 5, ACCEPT)], None, false);
+    assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
+    let acks = vec![(0, range(5, 5, ACCEPT))];
+    let late = w.fetch_with("A", &crate::common::Want { acks, ..want(1) });
+    assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
+    w.pass_ms(6_499);
+    assert_eq!(w.fetch("B", 100), []);
+    w.pass_ms(1);
+    assert_eq!(each(&w.fetch("B", 100)), [(5, 1), (6, 1), (7, 1), (8, 1), (9, 2)]);
 }
