@@ -30,14 +30,18 @@ fn k34_a_stuck_key_and_a_million_records_behind_it() {
     let others = drain(&mut w, "B", fits);
     assert_eq!(others.len(), total / 2);
     assert!(others.iter().all(|&(offset, count)| offset % 2 == 0 && count == 1));
-    let stuck = |w: &World| {
+    let stuck = |w: &mut World| {
         let view = w.view();
         assert_eq!((view.start.get(), view.scan.get()), (0, total as i64 + 1));
         assert_eq!((view.spilled_keys, view.out, view.bound), (1, 1, None));
         assert!(view.spilled > total as u64 / 4, "{} of the hot key have no slot", view.spilled);
         assert!(view.heap_bytes < w.config.window_bytes_max / 2, "{} bytes", view.heap_bytes);
+        let told = w.describe(&[]).unwrap();
+        let [span] = &told.spans[..] else { panic!("one key is a span: {:?}", told.spans) };
+        assert_eq!((Some(span.key), span.records, told.spilled), (key("hot"), view.spilled, view.spilled));
+        assert!(span.first.get() % 2 == 1, "the first record without a slot is one of its own: {span:?}");
     };
-    stuck(&w);
+    stuck(&mut w);
     let spilled = w.view().spilled;
 
     // kill -9 and a start: the same, and A is back within its grace.
@@ -45,7 +49,7 @@ fn k34_a_stuck_key_and_a_million_records_behind_it() {
     ["A", "B"].iter().for_each(|member| w.reopen(member));
     assert_eq!(w.fetch("B", 500), []);
     assert_eq!(w.fetch("A", 1), []);
-    stuck(&w);
+    stuck(&mut w);
     assert!(w.view().spilled.abs_diff(spilled) < total as u64 / 4);
 
     assert_eq!(w.ack("A", 0, 0, ACCEPT), None);
