@@ -13,6 +13,7 @@ mod key_order;
 mod members;
 mod model;
 mod offsets_admin;
+mod read_anew;
 mod read_on;
 mod recall;
 mod redelivery;
