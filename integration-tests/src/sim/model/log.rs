@@ -148,7 +148,8 @@ impl Log {
                 offsets.remove(&seen.offset);
             }
         }
-        self.txns.split_off(&end);
+        // A batch is there whole or not at all, one whose front lies below the log's start included.
+        self.txns.retain(|_, batch| batch.last < end);
         self.end = end;
     }
 
