@@ -211,7 +211,7 @@ impl Model {
                     }
                     in_flight += usize::from(hold.recalled == Tri::No);
                 }
-                // With the connection its session may have ended, behind the answer that nobody sees any more.
+                // Its session may have ended in this very round, behind the answer.
                 None if other < offset && !ghosts && !terms.doubt => {
                     return broken(Rule::Order, "not delivered before it is");
                 }
