@@ -1,5 +1,5 @@
 //! No needless waiting (O4), and every deferral has a wake-up: a record that nothing holds back goes to a member that
-//! asks and holds nothing, within a bound of virtual time.
+//! asks and holds nothing, within a bound of virtual time. And a fetch is answered when its wait is over, whatever comes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use super::{LATE_MAX, Model, Rule, ShareId, Violation};
 /// So long a ready record may wait while a member asks: a slow disk's append, scan and read, one after another, and the
 /// shard's thread may be late each time.
 const READY_MAX: Micros = Micros(3_000_000);
+/// So long after its wait a fetch may be without an answer: what it is about may have to be read anew first, more than once.
+const ANSWER_LATE_MAX: Micros = Micros(10_000_000);
 /// Memory below which a window may be full.
 const WINDOW_BYTES: u64 = 1 << 20;
 
@@ -35,12 +37,16 @@ struct Asks {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wakeups {
     asks: BTreeMap<Ticket, Asks>,
+    /// Until when every fetch is to be answered, on its connection.
+    waits: BTreeMap<Ticket, (ConnectionId, Mono)>,
     /// Since when records were found ready at every look.
     ready: BTreeMap<ShareId, BTreeMap<i64, Mono>>,
 }
 
 impl Wakeups {
     pub(super) fn asked(&mut self, now: Mono, ticket: Ticket, fetch: &ShareFetch) {
+        let wait = Micros::from_ms(i64::from(fetch.wait_max_ms.max(0)));
+        self.waits.insert(ticket, (fetch.connection, now + wait + ANSWER_LATE_MAX));
         // One that waits for more bytes than a record has may wait on.
         if fetch.bytes_min <= 1 && fetch.wait_max_ms > 0 && fetch.epoch != -1 {
             let (group, member) = (Arc::clone(&fetch.group), Arc::clone(&fetch.member));
@@ -58,6 +64,7 @@ impl Wakeups {
 
     pub(super) fn answered(&mut self, ticket: Ticket) {
         self.asks.remove(&ticket);
+        self.waits.remove(&ticket);
     }
 
     /// Something went wrong with a share-partition: it has to find itself again.
@@ -76,6 +83,7 @@ impl Wakeups {
 
     pub(super) fn broker_died(&mut self) {
         self.asks.clear();
+        self.waits.clear();
         self.ready.clear();
     }
 }
@@ -86,6 +94,12 @@ impl Model {
     /// # Errors
     /// It does.
     pub fn nothing_waits(&mut self, now: Mono, open: &[ShareId]) -> Result<(), Violation> {
+        let closed = &self.closed;
+        self.wakeups.waits.retain(|_, wait| !closed.contains(&wait.0));
+        if let Some((ticket, (_, until))) = self.wakeups.waits.iter().find(|wait| wait.1.1 < now) {
+            let text = format!("{ticket:?} was to be answered until {until:?}, late as that is, and is not");
+            return Err(Violation::new(Rule::WakeUp, text));
+        }
         let mut ready = BTreeMap::new();
         for id in open {
             let found = self.ready_records(now, id);
