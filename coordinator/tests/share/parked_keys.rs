@@ -86,7 +86,7 @@ fn past_so_many_parked_keys_nothing_new_is_read() {
     for waits_max in [0, 16 * 1_024] {
         let mut w = small(Poison::Park);
         w.limits.window = Arc::new(WindowLimits { waits_max, page_keys_max: 1, ..Default::default() });
-        w.config.stuck_keys_max = 2;
+        w.config.stuck_keys_max = 3;
         w.restart(0);
         w.reopen("A");
         w.log("a b");
