@@ -93,7 +93,7 @@ async fn requests_are_counted_by_api() {
         .with_group_id(GroupId(text("ghost")))
         .with_topics(None);
     let describe = DescribeShareGroupOffsetsRequest::default().with_groups(vec![ghost]);
-    client.call(1, &describe).await;
+    client.call(0, &describe).await;
     let metrics = get(&address, "/metrics").await;
     assert!(metrics.contains("sluice_share_groups 0") && !metrics.contains("ghost"), "{metrics}");
     while client.call(1, &heartbeat).await.error_code != 0 {}
