@@ -54,6 +54,11 @@ impl Hand {
                 .is_some_and(|offsets| offsets.iter().any(|offset| self.stopped.contains(offset)))
     }
 
+    /// How many keys may be parked, at most.
+    pub(super) fn may_park(&self) -> usize {
+        self.parked.len() + self.maybe_parked.len() + self.stopped.len()
+    }
+
     fn may_be_resumed(&mut self, key: KeyHash) {
         if self.parked.remove(&key).is_some() {
             self.maybe_parked.insert(key);
