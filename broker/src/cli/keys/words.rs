@@ -458,6 +458,94 @@ mod tests {
         assert!(unknown.contains("99"));
     }
 
+    fn which(key: Option<u64>, offset: Option<i64>) -> Which {
+        let (group, topic) = ("g".to_owned(), "t".to_owned());
+        Which { group, topic, partition: None, key: None, key_hash: key, offset }
+    }
+
+    fn found(order: i8, reason: Reason, detail: Option<&str>, stopped: Vec<KeyShareStoppedKey>) -> Found {
+        let partition = KeyShareDescribedPartition {
+            order,
+            start_offset: Offset(0),
+            stopped,
+            ..KeyShareDescribedPartition::default()
+        };
+        let detail = detail.map(Into::into);
+        Found { partition, answer: KeyShareAnswer { reason: reason.code(), detail, ..Default::default() } }
+    }
+
+    #[test]
+    fn more_is_said_of_a_key_than_its_reason() {
+        let key = which(Some(7), None);
+        let said = |found: &Found| sentence_of(&key, found);
+        let unknown = "no open record of this key was read so far";
+        assert_eq!(said(&found(1, Reason::UnknownKey, None, vec![])), unknown);
+        assert!(said(&found(0, Reason::UnknownKey, None, vec![])).starts_with("the group keeps no order"));
+        let bound = found(1, Reason::NotScanned, Some("the.bound"), vec![]);
+        assert_eq!(said(&bound), format!("{unknown}, and reading has stopped at the.bound"));
+        assert!(sentence_of(&which(None, Some(3)), &bound).starts_with("it was not read yet, and"));
+
+        let stop = |reason, follows| KeyShareStoppedKey {
+            has_key: 1,
+            key_hash: KeyHash(7),
+            offset: Offset(4),
+            since_ms: 0,
+            follows,
+            reason,
+            ..KeyShareStoppedKey::default()
+        };
+        let follows = said(&found(1, Reason::DeadLetter, Some("no room"), vec![stop(1, 1)]));
+        assert!(
+            follows.starts_with("its key follows offset 4 to the dead-letter topic since 1970"),
+            "{follows}"
+        );
+        assert!(follows.ends_with(": no room"), "{follows}");
+        let parked = said(&found(1, Reason::Parked, None, vec![stop(BY_OPERATOR, 0)]));
+        assert!(parked.ends_with(", by hand"), "{parked}");
+        assert!(said(&found(1, Reason::Parked, None, vec![stop(2, 0)])).contains("by offset"));
+    }
+
+    #[test]
+    fn the_key_of_an_offset_is_told_where_a_list_has_it() {
+        let mut at = found(1, Reason::Behind, None, vec![]);
+        at.answer.behind_offset = Offset(3);
+        assert_eq!(key_of(&which(None, Some(5)), &at), None);
+        at.partition.keys = vec![KeyShareDescribedKey {
+            key_hash: KeyHash(8),
+            first_offset: Offset(3),
+            ..Default::default()
+        }];
+        assert_eq!(key_of(&which(None, Some(5)), &at), Some(KeyHash(8)), "what it is behind is of its key");
+        assert_eq!(key_of(&which(None, Some(3)), &at), Some(KeyHash(8)));
+        let ahead = |hash| KeyShareStoppedKey {
+            has_key: 1,
+            key_hash: KeyHash(hash),
+            offset: Offset(5),
+            reason: BY_OPERATOR,
+            ..KeyShareStoppedKey::default()
+        };
+        at.partition.stopped = vec![ahead(9)];
+        assert_eq!(
+            key_of(&which(None, Some(5)), &at),
+            Some(KeyHash(8)),
+            "9 was parked before anything of it came"
+        );
+        assert_eq!(key_of(&which(Some(9), None), &at), Some(KeyHash(9)));
+    }
+
+    #[test]
+    fn stopped_keys_that_are_left_out_are_counted() {
+        let partition = KeyShareDescribedPartition {
+            start_offset: Offset(0),
+            parked: 3,
+            following: 1,
+            stopped: vec![KeyShareStoppedKey { has_key: 1, reason: 2, ..KeyShareStoppedKey::default() }],
+            ..KeyShareDescribedPartition::default()
+        };
+        let text = listed(&[("t".to_owned(), partition)]);
+        assert!(text.contains("    and 3 more: --worst N") && !text.contains("AT of a key"), "{text}");
+    }
+
     #[test]
     fn a_list_shows_where_a_partition_stands_and_its_worst_keys() {
         let partition = KeyShareDescribedPartition {
