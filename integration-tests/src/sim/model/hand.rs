@@ -122,6 +122,15 @@ impl Share {
                 });
             }
         }
+        if ordered && !self.is_keyed() {
+            // Without order a replay ends, wherever it is: what it brought is done as it was before.
+            for record in self.records.values_mut().filter(|record| record.replayed) {
+                record.settled = record.settled.at_least_maybe();
+                if let Some(hold) = &mut record.hold {
+                    hold.doubt = true;
+                }
+            }
+        }
     }
 
     /// A failure that is only supposed, or not stored yet, may come to pass under the new settings, as where the state cannot
