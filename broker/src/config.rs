@@ -74,7 +74,17 @@ pub enum ConfigError {
         /// A setting of nearly that name.
         nearest: Option<&'static str>,
     },
-    /// A value does not fit its setting.
+    /// A value in the file does not fit its setting.
+    #[error("{path}: line {line}: {error}")]
+    InvalidInFile {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// Which value, and what it should be.
+        error: InvalidValue,
+    },
+    /// A value that is in no file does not fit its setting.
     #[error(transparent)]
     Invalid(#[from] InvalidValue),
     /// Settings that do not fit each other.
@@ -384,11 +394,16 @@ fn read_into(
         properties::read(text).map_err(|error| ConfigError::Malformed { path: path.to_owned(), error })?;
     for (line, name, value) in entries {
         if let Some(definition) = find(broker::BROKER, &name) {
-            set.insert(definition.name, definition.parse(&value)?);
+            let parsed = definition.parse(&value).map_err(|error| ConfigError::InvalidInFile {
+                path: path.to_owned(),
+                line,
+                error,
+            })?;
+            set.insert(definition.name, parsed);
         } else if broker::WITHOUT_EFFECT.contains(&name.as_str()) {
             without_effect.push(name);
         } else {
-            let nearest = nearest(&name);
+            let nearest = brokers_own(&name).or_else(|| nearest(&name));
             let name = name.escape_debug().to_string();
             return Err(ConfigError::Unknown { path: path.to_owned(), line, name, nearest });
         }
@@ -398,6 +413,12 @@ fn read_into(
 
 fn hint(nearest: &Option<&'static str>) -> String {
     nearest.map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
+}
+
+/// The broker setting that says what holds for all groups, or topics, where this is the name of one of theirs.
+fn brokers_own(name: &str) -> Option<&'static str> {
+    let definition = find(group::GROUP, name).or_else(|| find(topic::TOPIC, name))?;
+    definition.fallbacks.first().map(|fallback| fallback.name)
 }
 
 /// The setting whose name differs least, if it differs little.

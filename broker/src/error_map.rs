@@ -135,7 +135,12 @@ pub const fn share_admin(error: &AdminError) -> ErrorCode {
         | AdminError::NotRedrivable
         | AdminError::NameTheKey
         | AdminError::SourceGone { .. } => ErrorCode::OffsetOutOfRange,
-        AdminError::NoOrder | AdminError::NoKey | AdminError::InvalidRange => ErrorCode::InvalidRequest,
+        AdminError::NoOrder
+        | AdminError::NoKey
+        | AdminError::EmptyRange
+        | AdminError::RangeNotRead(_)
+        | AdminError::RangeGone(_)
+        | AdminError::RangeOpen(_) => ErrorCode::InvalidRequest,
         AdminError::NothingThere | AdminError::NothingToRedrive | AdminError::NothingToReplay => {
             ErrorCode::ResourceNotFound
         }

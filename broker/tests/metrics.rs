@@ -11,8 +11,11 @@ mod share;
 
 use client::{Client, text};
 use common::{Server, request};
+use kafka_protocol::messages::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
 use kafka_protocol::messages::share_fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::{GroupId, ShareFetchRequest, ShareGroupHeartbeatRequest, TopicName};
+use kafka_protocol::messages::{
+    DescribeShareGroupOffsetsRequest, GroupId, ShareFetchRequest, ShareGroupHeartbeatRequest, TopicName,
+};
 use records::batch::BatchBuilder;
 use records::ids::Offset;
 use records::{Codec, TimestampType};
@@ -83,6 +86,16 @@ async fn requests_are_counted_by_api() {
         .with_subscribed_topic_names(Some(vec![TopicName(text("t"))]));
     let mut client = Client::new(&server).await;
     server.topic("t").await;
+    // Names that are only asked for, or have settings, are no groups.
+    let poison = [("sluice.share.poison".to_owned(), "park".to_owned())].into();
+    server.running.broker().catalog.set_group_configs(&"ghost".into(), poison).await.unwrap();
+    let ghost = DescribeShareGroupOffsetsRequestGroup::default()
+        .with_group_id(GroupId(text("ghost")))
+        .with_topics(None);
+    let describe = DescribeShareGroupOffsetsRequest::default().with_groups(vec![ghost]);
+    client.call(0, &describe).await;
+    let metrics = get(&address, "/metrics").await;
+    assert!(metrics.contains("sluice_share_groups 0") && !metrics.contains("ghost"), "{metrics}");
     while client.call(1, &heartbeat).await.error_code != 0 {}
     let id = server.running.broker().catalog.image().topic("t").unwrap().id;
     let topic = FetchTopic::default()

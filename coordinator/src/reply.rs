@@ -50,6 +50,8 @@ pub enum Effect {
         group: std::sync::Arc<str>,
         /// The partition whose records they are.
         partition: PartitionId,
+        /// The topic that the group names for them.
+        topic: Option<std::sync::Arc<str>>,
         /// Why.
         trouble: crate::share::admin::DeadLetterTrouble,
     },

@@ -85,7 +85,7 @@ pub async fn handle(
         });
     }
     let top = u32::try_from(request.worst_max.max(0)).unwrap_or(0).min(TOP_MAX);
-    let order = order(cx, &image, &group);
+    let terms = terms(cx, &image, &group);
     let known = |asked: &&Asked| asked.questions.len() <= QUESTIONS_MAX && has_state(asked.id, &found);
     let commands: Vec<&Asked> = asked.iter().filter(known).collect();
     let command = |asked: &&Asked| {
@@ -99,9 +99,9 @@ pub async fn handle(
     let mut replies = call_each(cx, &commands, command).await?.into_iter();
     for asked in &asked {
         let described = if known(&asked) {
-            replies.next().map(|reply| described(asked, order, reply))
+            replies.next().map(|reply| described(asked, &terms, reply))
         } else {
-            Some(stateless(asked, order, &found))
+            Some(stateless(asked, terms.order, &found))
         };
         answer.topics[asked.topic].partitions.extend(described);
     }
@@ -173,12 +173,29 @@ fn all(image: &Image, found: &Found) -> (KeyShareDescribeResponse, Vec<Asked>) {
     (answer, asked)
 }
 
-fn order(cx: &RequestContext, image: &Image, group: &str) -> i8 {
+/// What the group's settings say of all its share-partitions.
+struct Terms {
+    /// As it is told.
+    order: i8,
+    /// Why its dead-letter topic may not have the name that it has, where that is the trouble.
+    bad_name: StrBytes,
+}
+
+fn terms(cx: &RequestContext, image: &Image, group: &str) -> Terms {
     let nothing = crate::config::Overrides::new();
     let own = image.group(group).map_or(&nothing, |own| own);
-    match share_config(&cx.broker.config, own).order {
-        ShareOrder::None => 0,
-        ShareOrder::Key => 1,
+    let config = share_config(&cx.broker.config, own);
+    let name = config.dead_letter_topic.as_deref().unwrap_or_default();
+    let prefix = cx.broker.config.text("errors.deadletterqueue.topic.name.prefix").unwrap_or_default();
+    Terms {
+        order: match config.order {
+            ShareOrder::None => 0,
+            ShareOrder::Key => 1,
+        },
+        bad_name: wire(&format!(
+            "no dead-letter topic may have the name {name}: set errors.deadletterqueue.topic.name on the group to one that \
+             begins with {prefix:?} (the broker's errors.deadletterqueue.topic.name.prefix), and not with __"
+        )),
     }
 }
 
@@ -201,11 +218,11 @@ fn stateless(asked: &Asked, order: i8, found: &Found) -> KeyShareDescribedPartit
     told
 }
 
-fn described(asked: &Asked, order: i8, reply: Reply) -> KeyShareDescribedPartition {
-    let mut told =
-        KeyShareDescribedPartition { index: asked.index, order, ..KeyShareDescribedPartition::default() };
+fn described(asked: &Asked, terms: &Terms, reply: Reply) -> KeyShareDescribedPartition {
+    let (index, order) = (asked.index, terms.order);
+    let mut told = KeyShareDescribedPartition { index, order, ..KeyShareDescribedPartition::default() };
     match reply {
-        Reply::ShareKeys(Ok(keys)) => fill(&mut told, *keys),
+        Reply::ShareKeys(Ok(keys)) => fill(&mut told, terms, *keys),
         Reply::ShareKeys(Err(error)) => {
             (told.error_code, told.error_message) = (error_map::share_admin(&error), words(&error));
         }
@@ -214,7 +231,7 @@ fn described(asked: &Asked, order: i8, reply: Reply) -> KeyShareDescribedPartiti
     told
 }
 
-fn fill(told: &mut KeyShareDescribedPartition, keys: ShareKeys) {
+fn fill(told: &mut KeyShareDescribedPartition, terms: &Terms, keys: ShareKeys) {
     (told.start_offset, told.scan_offset, told.end_offset) = (keys.start, keys.scan, keys.end);
     told.lag = keys.lag;
     told.in_flight = count(keys.in_flight);
@@ -226,7 +243,7 @@ fn fill(told: &mut KeyShareDescribedPartition, keys: ShareKeys) {
     told.dead_letters = count(keys.dead_letters);
     told.spilled = count(keys.spilled);
     told.bound = keys.bound.map(|bound| fixed(bound_name(bound)));
-    told.dead_letter_trouble = keys.dead_letter_trouble.map(|trouble| fixed(trouble_words(trouble)));
+    told.dead_letter_trouble = keys.dead_letter_trouble.map(|trouble| trouble_words(terms, trouble));
     told.oldest_ms = keys.oldest_ms.unwrap_or(-1);
     if let Some(warning) = keys.retention {
         (told.retention_offset, told.retention_ms) = (warning.offset, warning.at_ms);
@@ -240,7 +257,7 @@ fn fill(told: &mut KeyShareDescribedPartition, keys: ShareKeys) {
     };
     told.spans = keys.spans.iter().map(span).collect();
     told.stopped = keys.stopped.iter().map(stopped).collect();
-    told.answers = keys.answers.into_iter().map(why).collect();
+    told.answers = keys.answers.into_iter().map(|answer| why(terms, answer)).collect();
 }
 
 /// The three lists as one: each key once, with the measures by which it is among the worst; oldest first.
@@ -286,7 +303,7 @@ fn stopped(key: &StoppedKey) -> KeyShareStoppedKey {
     }
 }
 
-fn why(why: Why) -> KeyShareAnswer {
+fn why(terms: &Terms, why: Why) -> KeyShareAnswer {
     let plain = |reason: Reason| KeyShareAnswer { reason: reason.code(), ..KeyShareAnswer::default() };
     let until = |reason, member: &Arc<str>, time_ms| KeyShareAnswer {
         // Standalone readers have names that no member can have: what tells them apart is a zero byte.
@@ -311,7 +328,7 @@ fn why(why: Why) -> KeyShareAnswer {
         Why::Retry { until_ms } => KeyShareAnswer { time_ms: until_ms, ..plain(Reason::Waiting) },
         Why::DeadLetter { since_ms, trouble } => KeyShareAnswer {
             time_ms: since_ms,
-            detail: trouble.map(|trouble| fixed(trouble_words(trouble))),
+            detail: trouble.map(|trouble| trouble_words(terms, trouble)),
             ..plain(Reason::DeadLetter)
         },
         Why::Parked { since_ms, offset } => {
@@ -333,12 +350,12 @@ const fn bound_name(bound: Bound) -> &'static str {
 }
 
 /// What an operator does about it.
-const fn trouble_words(trouble: DeadLetterTrouble) -> &'static str {
-    match trouble {
+fn trouble_words(terms: &Terms, trouble: DeadLetterTrouble) -> StrBytes {
+    fixed(match trouble {
+        DeadLetterTrouble::BadName => return terms.bad_name.clone(),
         DeadLetterTrouble::NotNamed => {
             "no topic is named: set errors.deadletterqueue.topic.name on the group"
         }
-        DeadLetterTrouble::BadName => "the name is none that a dead-letter topic may have: set another",
         DeadLetterTrouble::Missing => "the topic does not exist: create it",
         DeadLetterTrouble::NotEnabled => {
             "the topic is not enabled: set errors.deadletterqueue.group.enable=true on it"
@@ -349,7 +366,7 @@ const fn trouble_words(trouble: DeadLetterTrouble) -> &'static str {
         DeadLetterTrouble::ReadFailed => "the record cannot be read now: it is tried again",
         DeadLetterTrouble::TooLarge => "the copy is larger than the topic takes: raise its max.message.bytes",
         DeadLetterTrouble::WriteFailed => "the copy could not be written: it is tried again",
-    }
+    })
 }
 
 fn count(number: u64) -> i64 {
@@ -380,6 +397,7 @@ mod tests {
     #[test]
     fn k33_every_reason_has_its_own_number_and_what_it_speaks_of() {
         let member: Arc<str> = Arc::from("m");
+        let terms = Terms { order: 1, bad_name: fixed("x may not be the name") };
         let m = || Arc::clone(&member);
         let all = [
             (Why::Ready, 0),
@@ -400,15 +418,17 @@ mod tests {
         ];
         for (told, reason) in all {
             let of_member = matches!(reason, 4..=7);
-            let answer = why(told.clone());
+            let answer = why(&terms, told.clone());
             assert_eq!(answer.reason, reason, "{told:?}");
             assert_eq!(answer.member.is_some(), of_member, "{told:?}");
             assert_eq!(answer.time_ms == 9, matches!(reason, 5..=7 | 10..=12), "{told:?}");
             assert_eq!(answer.behind_offset == Offset(4), matches!(reason, 8 | 12), "{told:?}");
         }
         assert_eq!(
-            why(Why::NotScannedBound(Bound::Span)).detail.unwrap_or_default().as_str(),
+            why(&terms, Why::NotScannedBound(Bound::Span)).detail.unwrap_or_default().as_str(),
             "share.partition.max.record.locks"
         );
+        let bad_name = Why::DeadLetter { since_ms: 9, trouble: Some(DeadLetterTrouble::BadName) };
+        assert_eq!(why(&terms, bad_name).detail.unwrap_or_default().as_str(), "x may not be the name");
     }
 }

@@ -10,7 +10,7 @@ use protocol::messages::key_share_describe::KeyShareDescribeRequest;
 use serde_json::json;
 
 use super::Exit;
-use super::remote::{Reach, Said, Trouble};
+use super::remote::{Reach, Said, Trouble, refusal};
 use reset::Reset;
 
 /// Look at groups, and set back or delete what share groups know.
@@ -80,7 +80,11 @@ impl Command {
             Self::List(List { kind }) => {
                 let mut groups = admin.groups().await?;
                 groups.retain(|group| kind.as_ref().is_none_or(|kind| group.kind.eq_ignore_ascii_case(kind)));
-                Ok(Said { text: words::listed(&groups), json: words::listed_json(&groups), failed: false })
+                Ok(Said {
+                    text: words::listed(&groups),
+                    json: words::listed_json(&groups),
+                    ..Said::default()
+                })
             }
             Self::Describe(Named { group }) => describe(&mut admin, &group).await,
             Self::Reset(reset) => reset.run(&mut admin).await,
@@ -125,7 +129,7 @@ async fn describe(admin: &mut Admin, group: &str) -> Result<Said, Trouble> {
         return Ok(Said {
             text: words::share(&found, &detail, &described),
             json: words::share_json(&found, &detail, &described),
-            failed: false,
+            ..Said::default()
         });
     }
     let detail = admin.classic_group(group).await?;
@@ -139,7 +143,7 @@ async fn describe(admin: &mut Admin, group: &str) -> Result<Said, Trouble> {
     Ok(Said {
         text: words::classic(&found, &detail, &stands),
         json: words::classic_json(&found, &detail, &stands),
-        failed: false,
+        ..Said::default()
     })
 }
 
@@ -147,7 +151,7 @@ async fn describe(admin: &mut Admin, group: &str) -> Result<Said, Trouble> {
 fn done(verb: &str, what: &str, outcomes: &[(String, Outcome)]) -> Said {
     let line = |(name, outcome): &(String, Outcome)| match outcome {
         Ok(()) => format!("{name}: {verb}\n"),
-        Err((code, message)) => format!("{name}: not {verb}: {message} ({code:?})\n"),
+        Err(refused) => format!("{name}: not {verb}: {}\n", refusal(refused)),
     };
     let item = |(name, outcome): &(String, Outcome)| {
         json!({
@@ -160,5 +164,6 @@ fn done(verb: &str, what: &str, outcomes: &[(String, Outcome)]) -> Said {
         text: outcomes.iter().map(line).collect(),
         json: outcomes.iter().map(item).collect(),
         failed: outcomes.iter().any(|(_, outcome)| outcome.is_err()),
+        complaint: None,
     }
 }

@@ -10,9 +10,10 @@ use protocol::messages::key_share_alter::{
 };
 use protocol::messages::key_share_describe::{
     KeyShareDescribePartition, KeyShareDescribeRequest, KeyShareDescribeTopic, KeyShareDescribedPartition,
+    Reason,
 };
 use records::ids::Offset;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Exit;
 use super::remote::{Reach, Said, Trouble};
@@ -101,16 +102,11 @@ impl Command {
             Self::List(list) => list.run(&mut admin).await,
             Self::Show(which) => {
                 let found = which.look(&mut admin).await?;
-                Ok(Said {
-                    text: words::shown(&which, &found),
-                    json: words::shown_json(&which, &found),
-                    failed: was_never_read(found.iter().map(|found| &found.partition)),
-                })
+                Ok(which.said(&found, words::shown(&which, &found), words::shown_json(&which, &found)))
             }
             Self::Why(which) => {
                 let found = which.look(&mut admin).await?;
-                let failed = was_never_read(found.iter().map(|found| &found.partition));
-                Ok(Said { text: words::why(&which, &found), json: words::why_json(&found), failed })
+                Ok(which.said(&found, words::why(&which, &found), words::why_json(&which, &found)))
             }
             Self::Park(which) => alter(&mut admin, &which, change(KeyShareAction::Park)).await,
             Self::Resume(which) => alter(&mut admin, &which, change(KeyShareAction::Resume)).await,
@@ -157,19 +153,30 @@ impl List {
                 topic.partitions.into_iter().map(move |part| (name.clone(), part))
             })
             .collect();
-        let failed = partitions.iter().any(|(_, part)| part.error_code.is_error())
-            || was_never_read(partitions.iter().map(|(_, part)| part));
+        let complaint = was_never_read(partitions.iter().map(|(_, part)| part))
+            .then(|| words::never_read(&self.group, self.topic.as_deref()));
         Ok(Said {
-            text: words::listed(&self.group, &partitions),
+            text: if complaint.is_some() { String::new() } else { words::listed(&partitions) },
             json: words::listed_json(&partitions),
-            failed,
+            failed: partitions.iter().any(|(_, part)| part.error_code.is_error()),
+            complaint,
         })
+    }
+}
+
+impl Which {
+    /// What is told of what was found, and that nothing was.
+    fn said(&self, found: &[Found], text: String, json: Value) -> Said {
+        let complaint = was_never_read(found.iter().map(|found| &found.partition))
+            .then(|| words::never_read(&self.group, Some(&self.topic)));
+        let text = if complaint.is_some() { String::new() } else { text };
+        Said { text, json, failed: false, complaint }
     }
 }
 
 /// Whether the group has read none of these: most often its name is a wrong one.
 fn was_never_read<'a>(mut partitions: impl Iterator<Item = &'a KeyShareDescribedPartition>) -> bool {
-    partitions.all(|partition| partition.start_offset < Offset(0))
+    partitions.all(|partition| partition.start_offset < Offset(0) && !partition.error_code.is_error())
 }
 
 fn change(action: KeyShareAction) -> KeyShareChange {
@@ -178,9 +185,17 @@ fn change(action: KeyShareAction) -> KeyShareChange {
 
 /// Makes one change to the key that is meant, in the one partition that knows it.
 async fn alter(admin: &mut Admin, which: &Which, change: KeyShareChange) -> Result<Said, Trouble> {
-    let Found { partition, .. } = which.the_only(admin).await?;
+    let Found { partition, answer } = which.the_only(admin).await?;
     let (offset, key_hash) = which.wire();
-    let replays = change.action == KeyShareAction::Replay.code();
+    let action = KeyShareAction::from_code(change.action);
+    // A key that is only mistyped is parked as well.
+    let nothing_open = match Reason::from_code(answer.reason) {
+        Some(Reason::UnknownKey) => true,
+        // Behind a bound; without one it rests on the disk.
+        Some(Reason::NotScanned) => answer.detail.is_some(),
+        _ => false,
+    };
+    let ahead = action == Some(KeyShareAction::Park) && which.offset.is_none() && nothing_open;
     let partitions = vec![KeyShareAlterPartition {
         index: partition.index,
         changes: vec![KeyShareChange { offset, key_hash, ..change }],
@@ -206,21 +221,19 @@ async fn alter(admin: &mut Admin, which: &Which, change: KeyShareChange) -> Resu
             } else {
                 words::hash(result.key_hash)
             };
-            let text = match result.records {
-                found if replays => {
-                    format!("{place}: {key}: its replay has begun; records found so far: {found}\n")
-                }
-                0 => format!("{place}: {key}: nothing to do, it was so already\n"),
-                1 => format!("{place}: {key}: done, 1 record\n"),
-                records => format!("{place}: {key}: done, {records} records\n"),
-            };
+            let text = words::altered(action, result.records, ahead);
+            // How many records of a key are stopped or go on is not what the broker counts.
+            let counts = !matches!(action, Some(KeyShareAction::Park | KeyShareAction::Resume));
             let json = json!({
                 "topic": which.topic,
                 "partition": partition.index,
                 "keyHash": (result.has_key != 0).then(|| words::hash(result.key_hash)),
-                "records": result.records,
+                "changed": action == Some(KeyShareAction::Replay) || result.records > 0,
+                "records": counts.then_some(result.records),
+                "parkedAhead": ahead && result.records > 0,
             });
-            Ok(Said { text, json, failed: false })
+            let text = format!("{place}: {key}: {text}\n");
+            Ok(Said { text, json, ..Said::default() })
         }
         None => {
             let message = message.map_or_else(|| format!("{code:?}"), |message| message.to_string());

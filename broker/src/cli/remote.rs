@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 
 use clap::Args;
 use client::Admin;
+use protocol::ErrorCode;
 use serde_json::Value;
 
 use super::Exit;
@@ -42,12 +43,14 @@ impl Trouble {
 }
 
 /// What a command says: for people, and for programs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Said {
     pub(super) text: String,
     pub(super) json: Value,
     /// Whether something of it was refused, though the rest was done.
     pub(super) failed: bool,
+    /// What is said beside it, of what went wrong.
+    pub(super) complaint: Option<String>,
 }
 
 impl Reach {
@@ -57,7 +60,7 @@ impl Reach {
         W: FnOnce(Admin) -> F,
         F: Future<Output = Result<Said, Trouble>>,
     {
-        let done = self.try_run(work);
+        let done = self.try_run(command, work);
         match done {
             Ok(false) => Exit::Success,
             Ok(true) => Exit::Runtime,
@@ -69,7 +72,7 @@ impl Reach {
         }
     }
 
-    fn try_run<W, F>(&self, work: W) -> Result<bool, Trouble>
+    fn try_run<W, F>(&self, command: &str, work: W) -> Result<bool, Trouble>
     where
         W: FnOnce(Admin) -> F,
         F: Future<Output = Result<Said, Trouble>>,
@@ -85,8 +88,17 @@ impl Reach {
         } else {
             out.write_all(said.text.as_bytes())?;
         }
-        Ok(said.failed)
+        if let Some(complaint) = &said.complaint {
+            eprintln!("sluice {command}: {complaint}");
+        }
+        Ok(said.failed || said.complaint.is_some())
     }
+}
+
+/// A refusal in words and by its code's name, which is all there is where the broker sends no words.
+pub(super) fn refusal((code, message): &(ErrorCode, String)) -> String {
+    let name = format!("{code:?}");
+    if *message == name { name } else { format!("{message} ({name})") }
 }
 
 /// Rows under their heads, each column as wide as its widest word; two blanks between columns, none at the end.
@@ -115,6 +127,13 @@ pub(super) fn table(indent: usize, heads: &[&str], rows: &[Vec<String>]) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_says_nothing_twice() {
+        let refused = |message: &str| refusal(&(ErrorCode::NonEmptyGroup, message.to_owned()));
+        assert_eq!(refused("NonEmptyGroup"), "NonEmptyGroup");
+        assert_eq!(refused("it has members"), "it has members (NonEmptyGroup)");
+    }
 
     #[test]
     fn columns_stand_below_each_other() {

@@ -65,6 +65,20 @@ fn unknown_settings_are_named_with_their_line() {
     let error = load("# x\nnum.partition=3\n").unwrap_err().to_string();
     assert!(error.contains("line 2") && error.contains("num.partition "), "{error}");
     assert!(error.contains("did you mean num.partitions?"), "{error}");
+    for (theirs, own) in [
+        ("sluice.share.order=key", "group.sluice.share.order"),
+        ("share.delivery.count.limit=3", "group.share.delivery.count.limit"),
+        ("cleanup.policy=compact", "log.cleanup.policy"),
+    ] {
+        let error = load(theirs).unwrap_err().to_string();
+        assert!(error.contains(&format!("did you mean {own}?")), "{error}");
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_are_named_with_their_file_and_line() {
+    let error = load("# x\n\nnum.partitions=many\n").unwrap_err().to_string();
+    assert!(error.starts_with('/') && error.contains(": line 3: invalid value many for"), "{error}");
 }
 
 #[test]

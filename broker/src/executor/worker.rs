@@ -261,9 +261,10 @@ impl Worker {
             Output::Effect(Effect::CreateDeadLetterTopic(name)) => {
                 let _ = self.wanted_topics.try_send(name);
             }
-            Output::Effect(Effect::DeadLettersWait { group, partition, trouble }) => {
+            Output::Effect(Effect::DeadLettersWait { group, partition, topic, trouble }) => {
                 tracing::warn!(
                     group = &*group,
+                    topic = topic.as_deref(),
                     partition = self.name(partition),
                     "dead letters wait: {trouble}"
                 );

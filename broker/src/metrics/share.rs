@@ -153,7 +153,7 @@ pub(super) fn page(groups: &[(Arc<str>, ShareGroupView)]) -> String {
     }
     let _ = writeln!(
         page,
-        "# HELP sluice_share_groups Share groups that are known\n# TYPE sluice_share_groups gauge"
+        "# HELP sluice_share_groups Share groups that have members, or partitions that were asked for\n# TYPE sluice_share_groups gauge"
     );
     let _ = writeln!(page, "sluice_share_groups {}", groups.len());
     page

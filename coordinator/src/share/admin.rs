@@ -77,8 +77,9 @@ pub enum KeyAction {
 pub struct KeyAltered {
     /// The key; `None` for a record without one.
     pub key: Option<KeyHash>,
-    /// Records that it concerned: parked or resumed, archived, or to be delivered again. 0: it was so already. Of a replay
-    /// those that were found before it began, a few hundred at most; there may be more.
+    /// Records that it concerned: archived, or to be delivered again. 0: it was so already. Of a key that is parked 1,
+    /// however many it has, also where it has none yet; of one that is resumed those that were parked alone or waited,
+    /// 1 at least. Of a replay those that were found before it began, a few hundred at most; there may be more.
     pub records: u64,
 }
 
@@ -95,7 +96,7 @@ pub enum AdminError {
     #[error("the group keeps no order by key")]
     NoOrder,
     /// Nothing of the key is stopped or undelivered here.
-    #[error("nothing of this key is waiting here")]
+    #[error("nothing of this key is open here, or all that is is in members' hands")]
     NothingThere,
     /// Too many keys are parked or replayed already.
     #[error("too many keys are parked or replayed; resume some first")]
@@ -133,9 +134,22 @@ pub enum AdminError {
     /// A replay of this key is under way.
     #[error("a replay of this key is under way")]
     Replaying,
-    /// The range is none, or reaches beyond what was delivered.
-    #[error("the range is empty, or was not delivered yet")]
-    InvalidRange,
+    /// A replay's range is none.
+    #[error("the range is empty: its first offset lies behind its last")]
+    EmptyRange,
+    /// A replay's range reaches to or beyond this offset, up to which the log was read.
+    #[error(
+        "the range was not delivered yet to its end: the group has read up to offset {0}; end it before that"
+    )]
+    RangeNotRead(Offset),
+    /// A replay's range lies before this offset, where the log starts.
+    #[error("the range has left the log, which starts at offset {0}")]
+    RangeGone(Offset),
+    /// A replay's range begins at or behind this one, the key's first record that is not done.
+    #[error(
+        "the range is not done: the first open record of this key is at offset {0}, and a replay ends before it"
+    )]
+    RangeOpen(Offset),
     /// The key's next record is not in memory: it is looked up when its turn comes.
     #[error("the next record of this key is not read yet; try again while members ask for records")]
     NotAtHand,
@@ -300,11 +314,13 @@ pub enum Why {
     Ready,
     /// It is done: accepted, archived, gone from the log, or no record for consumers.
     Done,
-    /// No unsettled record of this key was read so far.
+    /// No unsettled record of this key was read so far, and nothing keeps more from being read; or the group keeps no
+    /// order, and knows no keys.
     UnknownKey,
     /// It lies beyond what was read.
     NotScanned,
-    /// It lies beyond what was read, and reading has stopped for this bound.
+    /// It lies beyond what was read, and reading has stopped for this bound. Of a key: nothing of it that is not done was
+    /// read so far.
     NotScannedBound(Bound),
     /// It is in an answer to this member that is not written yet.
     Answering {
@@ -344,7 +360,7 @@ pub enum Why {
         /// Until then.
         until_ms: i64,
     },
-    /// It waits until it is copied to the dead-letter topic.
+    /// It waits until it is copied to the dead-letter topic. Of a key that follows: also where nothing of it is open.
     DeadLetter {
         /// Since when.
         since_ms: i64,
@@ -370,7 +386,8 @@ pub enum DeadLetterTrouble {
     NotNamed,
     /// The name is none that a dead-letter topic may have (broker's prefix, internal topics).
     #[error(
-        "the topic that the group names for them may not have that name; see errors.deadletterqueue.topic.name.prefix"
+        "the topic that the group names for them may not have that name; it must begin with the broker's \
+         errors.deadletterqueue.topic.name.prefix, and not with __"
     )]
     BadName,
     /// There is no such topic.

@@ -156,7 +156,14 @@ impl SharePartition {
                     Why::Parked { since_ms: stop.wall_ms, offset: Offset(stop.at) }
                 }
                 (None, _) if self.queue.resting().contains(key) => self.why_resting(outside),
-                (None, _) => Why::UnknownKey,
+                // Nothing of it is open: what comes of it goes there.
+                (None, Some(stop)) => Why::DeadLetter { since_ms: stop.wall_ms, trouble: outside.trouble },
+                (None, None) => match self.scan_bound() {
+                    Some(bound) if self.keeps_order() && self.window.scan() < outside.upper => {
+                        Why::NotScannedBound(bound)
+                    }
+                    _ => Why::UnknownKey,
+                },
             },
         }
     }

@@ -66,6 +66,10 @@ pub struct ShareMachine<S> {
     started: Option<Mono>,
     groups: BTreeMap<u32, Group>,
     group_numbers: BTreeMap<Arc<str>, u32>,
+    /// Settings that are not the broker's own, of groups that there are or that may come.
+    configs: BTreeMap<Arc<str>, Arc<ShareConfig>>,
+    /// Groups of which perhaps nothing is left.
+    vacant: BTreeSet<u32>,
     members: BTreeMap<u32, Member>,
     member_numbers: BTreeMap<(u32, Arc<str>), u32>,
     spoken_for: BTreeMap<ConnectionId, BTreeSet<u32>>,
@@ -324,6 +328,8 @@ impl<S: Slice> ShareMachine<S> {
             started: None,
             groups: BTreeMap::new(),
             group_numbers: BTreeMap::new(),
+            configs: BTreeMap::new(),
+            vacant: BTreeSet::new(),
             members: BTreeMap::new(),
             member_numbers: BTreeMap::new(),
             spoken_for: BTreeMap::new(),
@@ -481,12 +487,15 @@ impl<S: Slice> ShareMachine<S> {
         self.entity_last
     }
 
+    /// The number of a group that is about to get members or share-partitions; who only asks goes by `group_numbers`.
     fn group_number(&mut self, name: &Arc<str>) -> u32 {
         if let Some(&number) = self.group_numbers.get(name) {
             return number;
         }
         let number = self.next_entity();
-        let config = Arc::clone(&self.limits.config);
+        let config = Arc::clone(self.configs.get(name).unwrap_or(&self.limits.config));
+        // What comes of it this round shows: it may be a name that a request was refused for.
+        self.vacant.insert(number);
         self.group_numbers.insert(Arc::clone(name), number);
         self.groups
             .insert(number, Group { name: Arc::clone(name), config, live: None, parts: BTreeSet::new() });
@@ -530,6 +539,13 @@ impl<S: Slice> ShareMachine<S> {
     /// The open share-partition of a part.
     fn open_part(&mut self, number: u32) -> Option<&mut SharePartition> {
         self.parts.get_mut(&number).and_then(Part::open_mut)
+    }
+}
+
+impl Group {
+    /// Whether it is one for people: it has members or share-partitions.
+    fn is_shown(&self) -> bool {
+        !self.parts.is_empty() || self.live.as_ref().is_some_and(|live| !live.is_empty())
     }
 }
 

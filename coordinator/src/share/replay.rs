@@ -117,15 +117,20 @@ impl SharePartition {
         (from, to): (i64, i64),
         log_start: i64,
     ) -> Result<(i64, i64), AdminError> {
+        if from > to {
+            return Err(AdminError::EmptyRange);
+        }
         if to >= self.window.scan() {
-            return Err(AdminError::InvalidRange);
+            return Err(AdminError::RangeNotRead(Offset(self.window.scan())));
+        }
+        if to < log_start {
+            return Err(AdminError::RangeGone(Offset(log_start)));
         }
         let from = from.max(log_start);
-        let to = self.first_of(key).map_or(to, |first| to.min(first - 1));
-        if from > to {
-            return Err(AdminError::InvalidRange);
+        match self.first_of(key) {
+            Some(first) if first <= from => Err(AdminError::RangeOpen(Offset(first))),
+            first => Ok((from, first.map_or(to, |first| to.min(first - 1)))),
         }
-        Ok((from, to))
     }
 
     pub(super) fn apply_replay(&mut self, event: &Event, now: Now) {

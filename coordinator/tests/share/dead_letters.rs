@@ -215,8 +215,15 @@ fn s28_a_missing_topic_is_asked_for_until_it_comes() {
     assert_eq!(asked(&world), 1);
     world.log("b");
     assert_eq!(asked(&world), 1, "not at every chance");
+    let told = |world: &World| {
+        let waits = |effect: &&Effect| matches!(effect, Effect::DeadLettersWait { .. });
+        world.effects.iter().filter(waits).count()
+    };
+    assert_eq!(told(&world), 0, "it is on its way");
+    assert_eq!(world.describe(&[]).unwrap().dead_letter_trouble, Some(DeadLetterTrouble::Missing));
     world.pass_ms(3_000);
     assert_eq!(asked(&world), 4);
+    assert_eq!(told(&world), 1, "it does not come");
     world.dead_letter_topic(1, true);
     assert_eq!(world.letter_offsets(), [0]);
     world.pass_ms(3_000);

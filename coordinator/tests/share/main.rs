@@ -10,6 +10,7 @@ mod executor;
 mod hand;
 mod kafka_order;
 mod key_order;
+mod known_groups;
 mod members;
 mod model;
 mod offsets_admin;

@@ -310,10 +310,13 @@ fn ranges_that_cannot_be_replayed() {
     world.log("a a");
     assert_eq!(world.fetch("A", 10), [(0, 1, 1)]);
     assert_eq!(world.ack("A", 0, 1, ACCEPT), None);
-    for (from, to) in [(1, 0), (0, 2)] {
+    for (from, to, why) in [(1, 0, AdminError::EmptyRange), (0, 2, AdminError::RangeNotRead(Offset(2)))] {
         let refused = world.alter(of("a"), KeyAction::Replay(Offset(from), Offset(to)));
-        assert_eq!(refused, Err(AdminError::InvalidRange));
+        assert_eq!(refused, Err(why));
     }
+    world.log_start(1);
+    let gone = world.alter(of("a"), KeyAction::Replay(Offset(0), Offset(0)));
+    assert_eq!(gone, Err(AdminError::RangeGone(Offset(1))));
     let unknown = world.alter(of("c"), KeyAction::Replay(Offset(0), Offset(1)));
     assert_eq!(unknown, Err(AdminError::NothingToReplay));
     let by_offset = world.alter(at(1), KeyAction::Replay(Offset(0), Offset(1)));
@@ -474,7 +477,7 @@ fn k46_a_replay_ends_at_the_first_record_that_is_not_done() {
     assert_eq!(world.ack("B", 0, 0, ACCEPT), None);
     assert_eq!(each(&world.fetch("B", 10)), [(3, 1)]);
     let refused = world.alter(of("a"), KeyAction::Replay(Offset(3), Offset(3)));
-    assert_eq!(refused, Err(AdminError::InvalidRange));
+    assert_eq!(refused, Err(AdminError::RangeOpen(Offset(3))));
 }
 
 /// What was not dead-lettered between those that are redriven goes out in its turn.

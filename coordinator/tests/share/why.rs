@@ -4,7 +4,7 @@ use coordinator::share::admin::{KeyAction, KeyRef, Why};
 use coordinator::share::{Bound, Poison, ShareConfig};
 use records::ids::Offset;
 
-use crate::common::{ACCEPT, REJECT, RELEASE, World, key_config, want};
+use crate::common::{ACCEPT, REJECT, RELEASE, World, key_config, none_config, want};
 use crate::hand::{DLQ, at, of};
 
 fn behind(offset: i64) -> Why {
@@ -119,6 +119,38 @@ fn k33_a_bound_is_hit() {
     let described = world.describe(&[at(99), at(100)]).unwrap();
     assert_eq!(described.bound, Some(Bound::WindowBytes));
     assert_eq!(described.answers, [Why::NotScannedBound(Bound::WindowBytes), Why::NotScanned]);
+    assert_eq!(world.why(of("b")), Why::NotScannedBound(Bound::WindowBytes), "it may lie behind the bound");
+}
+
+#[test]
+fn k33_a_key_that_follows_with_nothing_of_it_read() {
+    let mut world = World::new(ShareConfig {
+        poison: Poison::Follow,
+        dead_letter_topic: Some(DLQ.into()),
+        ..key_config()
+    });
+    world.dead_letter_topic(1, true);
+    world.log("a b");
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.ack("A", 0, 0, REJECT), None);
+    let since_ms = world.now.wall_ms;
+    world.pass_ms(1_000);
+    assert_eq!(world.why(at(0)), Why::Done, "its copy is written");
+    assert_eq!(world.why(of("a")), Why::DeadLetter { since_ms, trouble: None });
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 1);
+    assert_eq!(world.why(of("a")), Why::UnknownKey);
+}
+
+#[test]
+fn k33_without_order_no_key_is_known() {
+    let mut world = World::new(ShareConfig { record_locks_max: 1, ..none_config() });
+    world.limits.scan_bytes_max = 100;
+    world.restart(0);
+    world.log(&"a ".repeat(100));
+    assert_eq!(world.fetch("A", 1), [(0, 0, 1)]);
+    assert_eq!(world.describe(&[]).unwrap().bound, Some(Bound::Span));
+    assert_eq!(world.why(at(99)), Why::NotScannedBound(Bound::Span));
+    assert_eq!(world.why(of("a")), Why::UnknownKey, "whatever is read");
 }
 
 #[test]

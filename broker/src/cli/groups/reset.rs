@@ -7,7 +7,7 @@ use protocol::messages::key_share_describe::KeyShareDescribeRequest;
 use serde_json::{Value, json};
 
 use super::find_share;
-use crate::cli::remote::{Said, Trouble, table};
+use crate::cli::remote::{Said, Trouble, refusal, table};
 use crate::cli::times;
 
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ impl Reset {
                 table(0, &["TOPIC", "PARTITION", "NEW START"], &rows(&steps))
             );
             let json = steps.iter().map(|step| told(step, None)).collect();
-            return Ok(Said { text, json, failed: false });
+            return Ok(Said { text, json, ..Said::default() });
         }
         let outcomes = admin.set_share_offsets(&self.group, &steps).await?;
         let mut text = String::new();
@@ -66,7 +66,7 @@ impl Reset {
             let outcome = outcomes.iter().find(|(name, index, _)| name == topic && index == partition);
             let error = match outcome.map(|(_, _, outcome)| outcome) {
                 Some(Ok(())) => None,
-                Some(Err((code, message))) => Some(format!("{message} ({code:?})")),
+                Some(Err(refused)) => Some(refusal(refused)),
                 None => Some("the broker does not say".to_owned()),
             };
             match &error {
@@ -76,7 +76,7 @@ impl Reset {
             failed |= error.is_some();
             json.push(told(step, error.as_deref()));
         }
-        Ok(Said { text, json: json.into(), failed })
+        Ok(Said { text, json: json.into(), failed, complaint: None })
     }
 
     async fn steps(&self, admin: &mut Admin) -> Result<Vec<Step>, Trouble> {

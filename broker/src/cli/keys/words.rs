@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use protocol::StrBytes;
+use protocol::messages::key_share_alter::KeyShareAction;
 use protocol::messages::key_share_describe::{
     KeyShareAnswer, KeyShareDescribedKey, KeyShareDescribedPartition, KeyShareStoppedKey, Reason,
     STOP_REASONS, WORST_BY_AGE, WORST_BY_BACKLOG, WORST_BY_DELIVERIES,
@@ -14,21 +15,50 @@ use super::target::{Found, Which};
 use crate::cli::remote::table;
 use crate::cli::times;
 
+/// [`KeyShareStoppedKey::reason`]: by hand.
+const BY_OPERATOR: i8 = 5;
+
 /// A hash as it is shown and taken everywhere.
 pub(super) fn hash(hash: KeyHash) -> String {
     format!("{:016x}", hash.0)
 }
 
-/// All partitions with their worst keys.
-pub(super) fn listed(group: &str, partitions: &[(String, KeyShareDescribedPartition)]) -> String {
-    if partitions.is_empty() {
-        return format!("share group {group} has read nothing so far: is the name right?\n");
+/// That the group has read nothing, which most often is a wrong name.
+pub(super) fn never_read(group: &str, topic: Option<&str>) -> String {
+    let of = topic.map(|topic| format!(" of {topic}")).unwrap_or_default();
+    format!("share group {group} has read nothing{of} so far: is the name right?")
+}
+
+/// What became of a change; `ahead`: nothing of the key is open.
+pub(super) fn altered(action: Option<KeyShareAction>, records: i64, ahead: bool) -> String {
+    match (action, records) {
+        (Some(KeyShareAction::Replay), found) => {
+            format!("its replay has begun; records found so far: {found}")
+        }
+        (_, 0) => "nothing to do, it was so already".to_owned(),
+        (Some(KeyShareAction::Park), _) if ahead => {
+            "parked ahead: no open record of this key was read here so far; what comes of it will not go out; resume it if \
+             the name is wrong"
+                .to_owned()
+        }
+        (Some(KeyShareAction::Park), _) => "parked".to_owned(),
+        (Some(KeyShareAction::Resume), _) => "resumed".to_owned(),
+        (_, 1) => "done, 1 record".to_owned(),
+        (_, records) => format!("done, {records} records"),
     }
+}
+
+/// All partitions with their worst keys.
+pub(super) fn listed(partitions: &[(String, KeyShareDescribedPartition)]) -> String {
     let mut text = String::new();
     for (topic, partition) in partitions {
         text.push_str(&stands(topic, partition));
         text.push_str(&worst(&partition.keys));
         text.push_str(&stopped(&partition.stopped));
+        let more = partition.parked + partition.following - count(partition.stopped.len());
+        if more > 0 && !partition.stopped.is_empty() {
+            let _ = writeln!(text, "    and {more} more: --worst N shows up to 100");
+        }
         if !partition.spans.is_empty() {
             let rows: Vec<Vec<String>> = partition
                 .spans
@@ -129,7 +159,18 @@ fn stopped(keys: &[KeyShareStoppedKey]) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
-    format!("  stopped keys:\n{}", table(4, &["KEY HASH", "AT", "STATE", "SINCE", "WHY"], &rows))
+    let mut text =
+        format!("  stopped keys:\n{}", table(4, &["KEY HASH", "AT", "STATE", "SINCE", "WHY"], &rows));
+    if keys.iter().any(|key| key.has_key != 0 && key.reason == BY_OPERATOR) {
+        text.push_str(
+            "    (AT of a key parked by hand: its next record of that moment; where it had none, how far the log was read)\n",
+        );
+    }
+    text
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 fn stop_reason(code: i8) -> &'static str {
@@ -142,7 +183,8 @@ pub(super) fn shown(which: &Which, found: &[Found]) -> String {
     let mut text = String::new();
     for found in found {
         text.push_str(&stands(&which.topic, &found.partition));
-        if let Some(hash) = which.hash() {
+        let key = key_of(which, found);
+        if let Some(hash) = key {
             let of_key: Vec<KeyShareDescribedKey> =
                 found.partition.keys.iter().filter(|key| key.key_hash == hash).cloned().collect();
             text.push_str(&worst(&of_key));
@@ -162,22 +204,46 @@ pub(super) fn shown(which: &Which, found: &[Found]) -> String {
                 );
             }
         }
-        let _ = writeln!(text, "  {}: {}", target(which), sentence(&found.answer));
+        let of = match (which.offset, key) {
+            (Some(_), Some(key)) => format!(" of key {}", hash(key)),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "  {}{of}: {}", target(which), sentence_of(which, found));
     }
     text
+}
+
+/// The key that is meant, where the command line or what is told of the partition says it.
+fn key_of(which: &Which, found: &Found) -> Option<KeyHash> {
+    let Some(offset) = which.offset.map(Offset) else { return which.hash() };
+    let told = &found.partition;
+    let behind = Some(found.answer.behind_offset).filter(|offset| offset.get() >= 0);
+    let keys = told.keys.iter().map(|key| (key.first_offset, key.key_hash));
+    let spans = told.spans.iter().map(|span| (span.first_offset, span.key_hash));
+    let stopped = told.stopped.iter().filter(|key| key.has_key != 0).map(|key| (key.offset, key.key_hash));
+    let mut all = keys.chain(spans).chain(stopped);
+    // An operator may have parked a key at the offset of another one.
+    let is_its = |key: &(Offset, KeyHash)| key.0 == offset && !by_operator_at(told, *key);
+    let of_record = all.clone().find(is_its);
+    of_record
+        .or_else(|| all.find(|key| Some(key.0) == behind && !by_operator_at(told, *key)))
+        .map(|key| key.1)
+}
+
+fn by_operator_at(told: &KeyShareDescribedPartition, (offset, hash): (Offset, KeyHash)) -> bool {
+    let is_first = told.keys.iter().any(|key| key.key_hash == hash && key.first_offset == offset);
+    let is_parked = |key: &&KeyShareStoppedKey| key.key_hash == hash && key.offset == offset;
+    !is_first && told.stopped.iter().find(is_parked).is_some_and(|key| key.reason == BY_OPERATOR)
 }
 
 /// One line a partition: why is it not being delivered?
 pub(super) fn why(which: &Which, found: &[Found]) -> String {
     let mut text = String::new();
-    if found.iter().all(|found| found.partition.start_offset < Offset(0)) {
-        return format!(
-            "share group {} has read nothing of {} so far: is the name right?\n",
-            which.group, which.topic
-        );
-    }
     // A key is in one partition most often: what all others do not know of it would only hide that.
-    let told = |found: &&Found| Reason::from_code(found.answer.reason) != Some(Reason::UnknownKey);
+    let told = |found: &&Found| {
+        let reason = Reason::from_code(found.answer.reason);
+        which.offset.is_some() || !matches!(reason, Some(Reason::UnknownKey | Reason::NotScanned))
+    };
     let some = found.iter().any(|found| told(&found));
     for found in found.iter().filter(|found| !some || told(found)) {
         let _ = writeln!(
@@ -186,7 +252,7 @@ pub(super) fn why(which: &Which, found: &[Found]) -> String {
             which.topic,
             found.partition.index,
             target(which),
-            sentence(&found.answer)
+            sentence_of(which, found)
         );
     }
     text
@@ -200,8 +266,39 @@ fn target(which: &Which) -> String {
     }
 }
 
+/// The answer in words, with what else is told of the key.
+fn sentence_of(which: &Which, found: &Found) -> String {
+    let Found { partition, answer } = found;
+    let of_key = |key: &&KeyShareStoppedKey| match which.hash() {
+        Some(hash) => key.has_key != 0 && key.key_hash == hash,
+        None => key.offset == answer.behind_offset && key.since_ms == answer.time_ms,
+    };
+    let stop = partition.stopped.iter().find(of_key);
+    match (Reason::from_code(answer.reason), stop) {
+        (Some(Reason::UnknownKey), _) if partition.order == 0 => {
+            "the group keeps no order by key: ask about a record by its offset".to_owned()
+        }
+        (Some(Reason::NotScanned), _) if which.offset.is_none() && answer.detail.is_some() => {
+            let bound = answer.detail.clone().unwrap_or_default();
+            format!("no open record of this key was read so far, and reading has stopped at {bound}")
+        }
+        (Some(Reason::DeadLetter), Some(stop)) if stop.follows != 0 && which.offset.is_none() => {
+            let trouble = answer.detail.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+            format!(
+                "its key follows offset {} to the dead-letter topic since {}{trouble}",
+                stop.offset,
+                times::shown(stop.since_ms)
+            )
+        }
+        (Some(Reason::Parked), Some(stop)) if stop.has_key != 0 && stop.reason == BY_OPERATOR => {
+            format!("its key is parked since {}, by hand", times::shown(stop.since_ms))
+        }
+        _ => sentence(answer),
+    }
+}
+
 /// The answer in words.
-pub(super) fn sentence(answer: &KeyShareAnswer) -> String {
+fn sentence(answer: &KeyShareAnswer) -> String {
     let member = || answer.member.clone().unwrap_or_default();
     let time = || times::shown(answer.time_ms);
     let detail = || answer.detail.clone().unwrap_or_default();
@@ -245,16 +342,16 @@ pub(super) fn listed_json(partitions: &[(String, KeyShareDescribedPartition)]) -
 pub(super) fn shown_json(which: &Which, found: &[Found]) -> Value {
     let one = |found: &Found| {
         let mut told = partition_json(&which.topic, &found.partition);
-        told["answer"] = answer_json(&found.answer);
+        told["answer"] = answer_json(which, found);
         told
     };
     found.iter().map(one).collect()
 }
 
 /// [`why`] for programs: every partition.
-pub(super) fn why_json(found: &[Found]) -> Value {
+pub(super) fn why_json(which: &Which, found: &[Found]) -> Value {
     let one =
-        |found: &Found| json!({"partition": found.partition.index, "answer": answer_json(&found.answer)});
+        |found: &Found| json!({"partition": found.partition.index, "answer": answer_json(which, found)});
     found.iter().map(one).collect()
 }
 
@@ -266,14 +363,15 @@ fn time(ms: i64) -> Option<i64> {
     Some(ms).filter(|ms| *ms >= 0)
 }
 
-fn answer_json(answer: &KeyShareAnswer) -> Value {
+fn answer_json(which: &Which, found: &Found) -> Value {
+    let answer = &found.answer;
     let reason = match Reason::from_code(answer.reason) {
         Some(reason) => format!("{reason:?}"),
         None => answer.reason.to_string(),
     };
     json!({
         "reason": reason,
-        "words": sentence(answer),
+        "words": sentence_of(which, found),
         "member": answer.member.as_ref().map(StrBytes::as_str),
         "timeMs": time(answer.time_ms),
         "behindOffset": known(answer.behind_offset),
@@ -360,6 +458,94 @@ mod tests {
         assert!(unknown.contains("99"));
     }
 
+    fn which(key: Option<u64>, offset: Option<i64>) -> Which {
+        let (group, topic) = ("g".to_owned(), "t".to_owned());
+        Which { group, topic, partition: None, key: None, key_hash: key, offset }
+    }
+
+    fn found(order: i8, reason: Reason, detail: Option<&str>, stopped: Vec<KeyShareStoppedKey>) -> Found {
+        let partition = KeyShareDescribedPartition {
+            order,
+            start_offset: Offset(0),
+            stopped,
+            ..KeyShareDescribedPartition::default()
+        };
+        let detail = detail.map(Into::into);
+        Found { partition, answer: KeyShareAnswer { reason: reason.code(), detail, ..Default::default() } }
+    }
+
+    #[test]
+    fn more_is_said_of_a_key_than_its_reason() {
+        let key = which(Some(7), None);
+        let said = |found: &Found| sentence_of(&key, found);
+        let unknown = "no open record of this key was read so far";
+        assert_eq!(said(&found(1, Reason::UnknownKey, None, vec![])), unknown);
+        assert!(said(&found(0, Reason::UnknownKey, None, vec![])).starts_with("the group keeps no order"));
+        let bound = found(1, Reason::NotScanned, Some("the.bound"), vec![]);
+        assert_eq!(said(&bound), format!("{unknown}, and reading has stopped at the.bound"));
+        assert!(sentence_of(&which(None, Some(3)), &bound).starts_with("it was not read yet, and"));
+
+        let stop = |reason, follows| KeyShareStoppedKey {
+            has_key: 1,
+            key_hash: KeyHash(7),
+            offset: Offset(4),
+            since_ms: 0,
+            follows,
+            reason,
+            ..KeyShareStoppedKey::default()
+        };
+        let follows = said(&found(1, Reason::DeadLetter, Some("no room"), vec![stop(1, 1)]));
+        assert!(
+            follows.starts_with("its key follows offset 4 to the dead-letter topic since 1970"),
+            "{follows}"
+        );
+        assert!(follows.ends_with(": no room"), "{follows}");
+        let parked = said(&found(1, Reason::Parked, None, vec![stop(BY_OPERATOR, 0)]));
+        assert!(parked.ends_with(", by hand"), "{parked}");
+        assert!(said(&found(1, Reason::Parked, None, vec![stop(2, 0)])).contains("by offset"));
+    }
+
+    #[test]
+    fn the_key_of_an_offset_is_told_where_a_list_has_it() {
+        let mut at = found(1, Reason::Behind, None, vec![]);
+        at.answer.behind_offset = Offset(3);
+        assert_eq!(key_of(&which(None, Some(5)), &at), None);
+        at.partition.keys = vec![KeyShareDescribedKey {
+            key_hash: KeyHash(8),
+            first_offset: Offset(3),
+            ..Default::default()
+        }];
+        assert_eq!(key_of(&which(None, Some(5)), &at), Some(KeyHash(8)), "what it is behind is of its key");
+        assert_eq!(key_of(&which(None, Some(3)), &at), Some(KeyHash(8)));
+        let ahead = |hash| KeyShareStoppedKey {
+            has_key: 1,
+            key_hash: KeyHash(hash),
+            offset: Offset(5),
+            reason: BY_OPERATOR,
+            ..KeyShareStoppedKey::default()
+        };
+        at.partition.stopped = vec![ahead(9)];
+        assert_eq!(
+            key_of(&which(None, Some(5)), &at),
+            Some(KeyHash(8)),
+            "9 was parked before anything of it came"
+        );
+        assert_eq!(key_of(&which(Some(9), None), &at), Some(KeyHash(9)));
+    }
+
+    #[test]
+    fn stopped_keys_that_are_left_out_are_counted() {
+        let partition = KeyShareDescribedPartition {
+            start_offset: Offset(0),
+            parked: 3,
+            following: 1,
+            stopped: vec![KeyShareStoppedKey { has_key: 1, reason: 2, ..KeyShareStoppedKey::default() }],
+            ..KeyShareDescribedPartition::default()
+        };
+        let text = listed(&[("t".to_owned(), partition)]);
+        assert!(text.contains("    and 3 more: --worst N") && !text.contains("AT of a key"), "{text}");
+    }
+
     #[test]
     fn a_list_shows_where_a_partition_stands_and_its_worst_keys() {
         let partition = KeyShareDescribedPartition {
@@ -380,7 +566,7 @@ mod tests {
             stopped: vec![KeyShareStoppedKey { has_key: 1, reason: 2, ..KeyShareStoppedKey::default() }],
             ..KeyShareDescribedPartition::default()
         };
-        let text = listed("g", &[("orders".to_owned(), partition.clone())]);
+        let text = listed(&[("orders".to_owned(), partition.clone())]);
         for part in [
             "orders-0: every key in order, start 5, read to 20, end 30, 25 not done",
             "kept back by sluice.share.window.bytes",
@@ -392,6 +578,5 @@ mod tests {
         let json = listed_json(&[("orders".to_owned(), partition)]);
         assert_eq!(json[0]["keys"][0]["keyHash"], "e6c632b61e964e1f");
         assert_eq!((&json[0]["lag"], &json[0]["oldestMs"]), (&25.into(), &Value::Null));
-        assert!(listed("g", &[]).contains("nothing so far"));
     }
 }

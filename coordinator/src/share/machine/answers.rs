@@ -20,7 +20,7 @@ use crate::time::{Micros, Mono, Now};
 pub(super) struct Answer<S> {
     pub(super) ticket: Ticket,
     pub(super) connection: ConnectionId,
-    group: u32,
+    pub(super) group: u32,
     member: u32,
     /// Of a fetch (else of acknowledgements alone).
     fetch: bool,

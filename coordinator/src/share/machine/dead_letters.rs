@@ -53,6 +53,8 @@ pub(super) struct Copying {
     begins_after: Option<u64>,
     failures: u32,
     trouble: Option<DeadLetterTrouble>,
+    /// What of it the operator was told.
+    told: Option<DeadLetterTrouble>,
 }
 
 impl Copying {
@@ -97,6 +99,14 @@ impl<S: Slice> ShareMachine<S> {
             }) {
                 out.effect(Effect::CreateDeadLetterTopic(Arc::clone(name)));
                 self.timers.set(Timer::Letters(number), Some(now.mono + CREATE_AGAIN));
+            }
+            // While it is being made for the first time there is nothing to do for anybody.
+            let makes = self.timers.is_set(Timer::Letters(number));
+            if let Some(part) =
+                self.parts.get_mut(&number).filter(|part| makes && part.copying.trouble.is_none())
+            {
+                part.copying.trouble = Some(trouble);
+                return;
             }
             return self.dead_letters_wait(number, trouble, out);
         }
@@ -267,10 +277,12 @@ impl<S: Slice> ShareMachine<S> {
     fn dead_letters_wait(&mut self, number: u32, trouble: DeadLetterTrouble, out: &mut Outbox<S>) {
         let Some(part) = self.parts.get_mut(&number) else { return };
         part.copying.letters.clear();
-        if part.copying.trouble.replace(trouble) != Some(trouble) {
-            let partition = part.id;
-            let group = Arc::clone(&self.group(self.parts[&number].group).name);
-            out.effect(Effect::DeadLettersWait { group, partition, trouble });
+        part.copying.trouble = Some(trouble);
+        if part.copying.told.replace(trouble) != Some(trouble) {
+            let (partition, group) = (part.id, part.group);
+            let group = self.group(group);
+            let (group, topic) = (Arc::clone(&group.name), group.config.dead_letter_topic.clone());
+            out.effect(Effect::DeadLettersWait { group, partition, topic, trouble });
         }
     }
 

@@ -55,8 +55,8 @@ impl<S: Slice> ShareMachine<S> {
         };
         let mut found: BTreeSet<PartitionId> = on_disk.into_iter().collect();
         let group = Arc::clone(&describe.group);
-        let known = self.group_number(&group);
-        let loaded = self.group(known).parts.iter().filter_map(|part| self.parts.get(part));
+        let known = self.group_numbers.get(&group).and_then(|number| self.groups.get(number));
+        let loaded = known.into_iter().flat_map(|group| &group.parts).filter_map(|part| self.parts.get(part));
         found.extend(loaded.filter(|part| !matches!(part.state, PartState::Closed)).map(|part| part.id));
         found.retain(|partition| logs.contains_key(partition));
         let Some(describe) = self.describes.get_mut(&number) else { return };
@@ -66,7 +66,8 @@ impl<S: Slice> ShareMachine<S> {
         }
         describe.found = Some(found.clone());
         for partition in found {
-            let part = self.part_number(known, partition, out);
+            let group = self.group_number(&group);
+            let part = self.part_number(group, partition, out);
             self.dirty.insert(part);
         }
         self.pending_describes.insert(number);

@@ -89,7 +89,12 @@ impl<S: Slice> ShareMachine<S> {
 
     /// These members of the group are alive.
     pub fn members(&mut self, group: &Arc<str>, live: BTreeSet<Arc<str>>) {
-        let number = self.group_number(group);
+        let number = match self.group_numbers.get(group) {
+            Some(&number) => number,
+            None if live.is_empty() => return,
+            None => self.group_number(group),
+        };
+        self.vacant.insert(number);
         for name in &live {
             if let Some(&member) = self.member_numbers.get(&(number, Arc::clone(name)))
                 && self.member_mut(member).left_until.take().is_some()
@@ -104,7 +109,12 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     fn configure(&mut self, group: &Arc<str>, config: &Arc<ShareConfig>, out: &mut Outbox<S>) {
-        let number = self.group_number(group);
+        if **config == *self.limits.config {
+            self.configs.remove(group);
+        } else {
+            self.configs.insert(Arc::clone(group), Arc::clone(config));
+        }
+        let Some(&number) = self.group_numbers.get(group) else { return };
         let Some(state) = self.groups.get_mut(&number) else { return };
         let keyed = config.order == ShareOrder::Key && state.config.order != ShareOrder::Key;
         state.config = Arc::clone(config);
@@ -231,9 +241,27 @@ impl<S: Slice> ShareMachine<S> {
         for number in idle.collect::<Vec<_>>() {
             if let Some(member) = self.members.remove(&number) {
                 self.member_numbers.remove(&(member.group, member.name));
+                self.vacant.insert(member.group);
                 self.timers.set(Timer::Grace(number), None);
                 self.timers.set(Timer::Left(number), None);
             }
+        }
+    }
+
+    /// Forgets groups that have neither members nor share-partitions, nor any request under way. Their settings stay.
+    pub(super) fn forget_groups(&mut self) {
+        for number in std::mem::take(&mut self.vacant) {
+            let Some(group) = self.groups.get(&number) else { continue };
+            let nobody: Arc<str> = Arc::from("");
+            let members = self.member_numbers.range((number, nobody)..).next();
+            if group.is_shown()
+                || members.is_some_and(|(key, _)| key.0 == number)
+                || self.answers.values().any(|answer| answer.group == number)
+            {
+                continue;
+            }
+            self.group_numbers.remove(&group.name);
+            self.groups.remove(&number);
         }
     }
 

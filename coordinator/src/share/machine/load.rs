@@ -300,6 +300,7 @@ impl<S: Slice> ShareMachine<S> {
         self.part_numbers.remove(&(part.id, part.group));
         if let Some(group) = self.groups.get_mut(&part.group) {
             group.parts.remove(&number);
+            self.vacant.insert(part.group);
         }
         self.timers.set(Timer::Part(number), None);
         self.timers.set(Timer::ReadOn(number), None);

@@ -52,6 +52,7 @@ impl<S: Slice> ShareMachine<S> {
         }
         self.answer_describes(logs, out);
         self.forget_members();
+        self.forget_groups();
     }
 
     /// One matching round of a share-partition.

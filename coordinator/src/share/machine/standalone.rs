@@ -109,12 +109,17 @@ impl<S: Slice> ShareMachine<S> {
     }
 
     /// Whether a group may be read without membership.
-    fn check_standalone(&mut self, group: &Arc<str>) -> Result<(), ShareError> {
-        let number = self.group_number(group);
-        let state = self.group(number);
-        if state.config.order != ShareOrder::Key {
+    fn check_standalone(&self, group: &str) -> Result<(), ShareError> {
+        let known = self.group_numbers.get(group);
+        let config = match known {
+            Some(&number) => self.config(number),
+            None => Arc::clone(self.configs.get(group).unwrap_or(&self.limits.config)),
+        };
+        if config.order != ShareOrder::Key {
             return Err(ShareError::InvalidRequest);
         }
+        let Some(&number) = known else { return Ok(()) };
+        let state = self.group(number);
         let has_members = state.live.as_ref().is_some_and(|live| !live.is_empty())
             || self
                 .members

@@ -137,9 +137,15 @@ impl<S: Slice> ShareMachine<S> {
         })
     }
 
-    /// Where every share group stands, by name.
+    /// How many groups take memory: those that are shown, and those that were until their members are forgotten.
+    #[must_use]
+    pub fn groups_in_memory(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Where every share group stands that has members or share-partitions.
     pub fn group_views(&self, logs: &LogTable) -> impl Iterator<Item = (Arc<str>, ShareGroupView)> {
-        self.groups.values().map(|group| {
+        self.groups.values().filter(|group| group.is_shown()).map(|group| {
             let mut view = ShareGroupView {
                 members: group.live.as_ref().map_or(0, BTreeSet::len),
                 ..ShareGroupView::default()
