@@ -152,6 +152,12 @@ async fn s17_share_state_has_a_coordinator_from_version_6_on() {
             FindCoordinatorRequest::default().with_key_type(2).with_coordinator_keys(vec![text(key)]);
         let found = client.call(version, &request).await.coordinators.remove(0);
         assert_eq!((found.key.as_str(), found.error_code), (key, error), "version {version}");
+        assert_eq!(found.node_id.0, if error == 0 { 1 } else { -1 });
+    }
+    for key in ["g", "g:T2MzMe3oQwWQtgZWfHsv4A:0"] {
+        let request = FindCoordinatorRequest::default().with_key_type(2).with_key(text(key));
+        let found = client.call(3, &request).await;
+        assert_eq!((found.error_code, found.node_id.0), (42, -1), "version 3 names one key: {key}");
     }
 }
 

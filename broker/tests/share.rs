@@ -180,6 +180,30 @@ async fn s08_a_session_ends() {
 }
 
 #[tokio::test]
+async fn s09_a_member_outlives_its_connection() {
+    for order in ORDERS {
+        let setup = Setup::new(order).await;
+        setup.produce(4).await;
+        let mut a = setup.joined("a").await;
+        assert_eq!(a.fetch(PATIENT).await.acquired(), [(0, 3, 1)]);
+        let mut b = setup.joined("b").await;
+        assert_eq!(b.fetch(Fetch { wait_ms: 0, ..ALL }).await.acquired(), []);
+        drop(a);
+        if order == "none" {
+            assert_eq!(b.fetch(Fetch { wait_ms: 1_000, ..ALL }).await.acquired(), [(0, 3, 2)]);
+        } else {
+            // Its grace is 7.5 s (K53).
+            assert_eq!(b.fetch(Fetch { wait_ms: 1_000, ..ALL }).await.acquired(), []);
+        }
+        let ask = ShareGroupDescribeRequest::default().with_group_ids(vec![GroupId(text("g"))]);
+        let group = Client::new(&setup.server).await.call(1, &ask).await.groups.remove(0);
+        let mut members: Vec<&str> = group.members.iter().map(|member| member.member_id.as_str()).collect();
+        members.sort_unstable();
+        assert_eq!(members, ["a", "b"], "until its session timeout");
+    }
+}
+
+#[tokio::test]
 async fn s16_s27_renewals() {
     for order in ORDERS {
         let setup = Setup::new(order).await;

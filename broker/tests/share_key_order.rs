@@ -1,5 +1,6 @@
 //! Key-ordered share groups through raw ShareFetch and ShareAcknowledge: the cases of order, of late acknowledgements and of
-//! what an answer holds that are told apart on the wire (K01, K03, K09, K11, K51 to K53, K55 to K57, K71, K72).
+//! what an answer holds that are told apart on the wire (K01, K03, K09, K11, K23, K42, K51 to K53, K55 to K57, K71,
+//! K72).
 
 #![allow(clippy::unwrap_used)]
 
@@ -235,6 +236,56 @@ async fn k56_ascending() {
         assert_eq!(says(&mut b, offset, offset, RELEASE).await, 0);
     }
     assert_eq!(takes(&mut b, 10).await, [(3, 3, 3), (12, 12, 3), (13, 13, 4)], "with their own counts");
+}
+
+/// Sticky homes go by member id: the client id, which both have in common, is none of it.
+#[tokio::test]
+async fn k23_members_with_one_client_id_have_equal_shares() {
+    let keys: Vec<String> = (0..100).map(|key| format!("k{key}")).collect();
+    let setup = keyed_with(&[("sluice.share.assignment", "sticky")], &keys.join(" ")).await;
+    let (mut a, mut b) = (setup.joined("a").await, setup.joined("b").await);
+    for member in [&mut a, &mut b] {
+        assert_eq!(looks(member, 0).await, []);
+    }
+    let (of_a, of_b) = (each(&takes(&mut a, 200).await), each(&takes(&mut b, 200).await));
+    assert!((30..=70).contains(&of_a.len()), "{} of 100", of_a.len());
+    let mut all: Vec<i64> = of_a.iter().chain(&of_b).map(|record| record.0).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..100).collect::<Vec<_>>(), "each key has one home");
+}
+
+#[tokio::test]
+async fn k42_one_batch_several_members() {
+    let setup = keyed("first").await;
+    let (mut a, mut b) = (setup.joined("a").await, setup.joined("b").await);
+    assert_eq!(takes(&mut a, 1).await, [(0, 0, 1)]);
+    assert_eq!(says(&mut a, 0, 0, ACCEPT).await, 0);
+    assert_eq!(looks(&mut b, 1).await, []);
+    let two = Fetch { max_records: 2, mode: 1, ..PATIENT };
+    a.asks(two).await;
+    b.asks(two).await;
+    let mut batch = BatchBuilder::new(Codec::Gzip, TimestampType::Create);
+    for (number, key) in (0..).zip(["a", "b", "a", "c"]) {
+        let headers = [Header { key: b"trace", value: Some(key.as_bytes()) }];
+        batch.append(2_000 + number, Some(key.as_bytes()), Some(b"value"), &headers);
+    }
+    let batch = batch.build(Offset(0), -1);
+    let sent = shown(&batch);
+    let stored: Vec<_> = sent.into_iter().map(|(offset, time, text)| (offset + 1, time, text)).collect();
+    assert_eq!(produce_to(&setup.server, "t", batch).await, (0, 1));
+    let mut shares = Vec::new();
+    for member in [&mut a, &mut b] {
+        let fetched = member.fetched().await;
+        let offsets: Vec<i64> = each(&fetched.acquired()).iter().map(|record| record.0).collect();
+        let data = &fetched.parts[0].data;
+        let (_, sent) = inside(data);
+        assert!(offsets.iter().all(|offset| sent.contains(offset)), "{offsets:?} of {sent:?}");
+        let as_stored = |record: &(i64, i64, String)| stored.contains(record);
+        assert!(shown(data).iter().all(as_stored), "offset, timestamp, key, value and headers");
+        shares.push(offsets);
+    }
+    shares.sort_unstable();
+    assert_eq!(shares, [[1, 3], [2, 4]], "no second key for one while the other has none");
 }
 
 /// Timestamp, key, value and headers of each record.

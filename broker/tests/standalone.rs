@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ::client::{Error, RangeReader, RangeReaderSettings};
-use kafka_protocol::messages::{DeleteGroupsRequest, GroupId};
+use kafka_protocol::messages::{DeleteGroupsRequest, GroupId, ShareGroupDescribeRequest};
 use protocol::ErrorCode;
 use protocol::messages::key_share_commit::{
     KeyShareCommitPartition, KeyShareCommitRequest, KeyShareCommitResponse, KeyShareCommitTopic, OffsetRange,
@@ -124,6 +124,9 @@ async fn k68_one_group_id_one_way() {
     assert_eq!(refused.error_code, 68);
     assert!(refused.error_message.unwrap().contains("standalone"));
     assert_eq!(member.fetch(ALL).await.error, 68);
+    let ask = ShareGroupDescribeRequest::default().with_group_ids(vec![GroupId(client::text("g"))]);
+    let group = client::Client::new(&setup.server).await.call(1, &ask).await.groups.remove(0);
+    assert_eq!((group.error_code, group.members.len()), (0, 0), "nobody joined");
     assert_eq!(commit(&mut reader, &[(0, 0)]).await.unwrap(), 1, "the reader goes on undisturbed");
     reader.close().await.unwrap();
     assert_eq!(member.heartbeat(0, Some(&["t"])).await.error_code, 0);

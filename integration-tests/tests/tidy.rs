@@ -39,3 +39,28 @@ fn the_root_holds_only_what_a_newcomer_needs() {
     let at_root: Vec<PathBuf> = tracked().into_iter().filter(|path| path.components().count() == 1).collect();
     assert!(at_root.len() <= 14, "root clutter: {at_root:?}");
 }
+
+/// A link whose text is a function's name leads to the file in which that function stands.
+#[test]
+fn tests_that_documents_name_are_where_their_links_lead() {
+    let mut named = 0;
+    for file in tracked().into_iter().filter(|file| file.extension().is_some_and(|end| end == "md")) {
+        let Ok(text) = fs::read_to_string(root().join(&file)) else { continue };
+        for link in text.split("[`").skip(1) {
+            let Some((name, (target, _))) =
+                link.split_once("`](").and_then(|(name, rest)| Some((name, rest.split_once(')')?)))
+            else {
+                continue;
+            };
+            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if !is_name || !target.ends_with(".rs") {
+                continue;
+            }
+            let path = root().join(&file).parent().expect("a file stands in a folder").join(target);
+            let code = fs::read_to_string(&path).unwrap_or_default();
+            assert!(code.contains(&format!("fn {name}(")), "{}: no {name} in {target}", file.display());
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named} links to tests: they are written otherwise now");
+}

@@ -64,12 +64,26 @@ impl Client {
 
     /// Sends a flexible request whose body is written by hand, and gives a reader behind the answer's header.
     pub async fn call_raw(&mut self, key: i16, version: i16, body: &Body) -> Answer {
+        self.send_raw(key, version, body).await;
+        self.receive_raw().await
+    }
+
+    pub async fn send_raw(&mut self, key: i16, version: i16, body: &Body) {
         self.correlation += 1;
         self.raw.send(&super::common::flexible(key, version, self.correlation, &body.0)).await;
+    }
+
+    /// The next answer, which must be that to the last request.
+    pub async fn receive_raw(&mut self) -> Answer {
         let mut answer = Answer { bytes: self.raw.frame().await, at: 0 };
         assert_eq!(answer.i32(), self.correlation);
         answer.tags();
         answer
+    }
+
+    /// The broker ends this connection before a whole answer has come.
+    pub async fn ends(&mut self) -> bool {
+        self.raw.frame_or_end().await.is_none()
     }
 }
 

@@ -202,6 +202,19 @@ impl Member {
     }
 
     pub async fn fetch_parts(&mut self, epoch: i32, fetch: Fetch<'_>, parts: &[([u8; 16], i32)]) -> Fetched {
+        self.send_fetch(epoch, fetch, parts).await;
+        self.fetched().await
+    }
+
+    /// Sends a fetch in the session's next epoch, and does not wait for its answer.
+    pub async fn asks(&mut self, fetch: Fetch<'_>) {
+        let topic = self.topic;
+        let parts: &[_] = if self.epoch == 0 { &[(topic, 0)] } else { &[] };
+        self.send_fetch(self.epoch, fetch, parts).await;
+        self.epoch += 1;
+    }
+
+    async fn send_fetch(&mut self, epoch: i32, fetch: Fetch<'_>, parts: &[([u8; 16], i32)]) {
         let body = Body::default()
             .string(Some(&self.group))
             .string(Some(&self.name))
@@ -214,7 +227,12 @@ impl Member {
             .i8(fetch.mode)
             .i8(i8::from(fetch.renew));
         let body = topics(body, parts, fetch.acks).length(Some(0)).tags();
-        let mut answer = self.client.call_raw(78, 2, &body).await;
+        self.client.send_raw(78, 2, &body).await;
+    }
+
+    /// The answer to the last fetch.
+    pub async fn fetched(&mut self) -> Fetched {
+        let mut answer = self.client.receive_raw().await;
         assert_eq!(answer.i32(), 0, "not throttled");
         let mut fetched = Fetched { error: answer.i16(), ..Fetched::default() };
         answer.string();

@@ -14,7 +14,7 @@ use super::retry;
 use super::window::RecordState;
 use super::{ShareError, ShareOrder};
 use crate::command::AckRange;
-use crate::time::{Mono, Now};
+use crate::time::{Micros, Mono, Now};
 
 /// Acknowledgement types on the wire (KIP-932, KIP-1222).
 const GAP: i8 = 0;
@@ -166,8 +166,10 @@ impl SharePartition {
             applied += 1;
             let kind = type_at(range, offset);
             if kind == RENEW {
-                self.renew(offset, now.wall_ms, self.config.lock_ms, now, renewed);
-                self.note(Change::Renewed { wall_ms: now.wall_ms, lock_ms: self.config.lock_ms }, offset);
+                let (wall_ms, lock_ms) = (now.wall_ms, self.config.lock_ms);
+                let ends = Some(now.mono + Micros::from_ms(lock_ms));
+                self.renew(offset, wall_ms, lock_ms, ends, renewed);
+                self.note(Change::Renewed { wall_ms, lock_ms }, offset);
                 continue;
             }
             let keyed = self.key_of(&slot).is_some();

@@ -217,6 +217,11 @@ impl Holders {
         std::mem::take(&mut self.ended)
     }
 
+    /// These ended, too, with what they belonged to.
+    pub(crate) fn keep_ended(&mut self, mut ended: Vec<(u64, Survivor)>) {
+        self.ended.append(&mut ended);
+    }
+
     /// Locks that members know of: those that live, and those that ended since it was asked last.
     pub(crate) fn survivors(&mut self) -> Vec<(u64, Survivor)> {
         let mut survivors = self.take_ended();

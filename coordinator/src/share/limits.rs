@@ -13,6 +13,9 @@ pub struct ShareLimits {
     pub scan_bytes_max: u64,
     /// Event bytes behind a snapshot before the next one is written.
     pub snapshot_after_bytes: u64,
+    /// Log bytes scanned behind a snapshot before the next one is written, however few events came of them: about as much
+    /// is read again after a crash.
+    pub snapshot_after_scan_bytes: u64,
     /// What a fetch may take if it says nothing less.
     pub records_max: i32,
     /// Settings of a group that none were told for.
@@ -78,6 +81,7 @@ impl Default for ShareLimits {
             sessions_max: 2_000,
             scan_bytes_max: 1 << 20,
             snapshot_after_bytes: 1 << 20,
+            snapshot_after_scan_bytes: 128 << 20,
             records_max: 4_000,
             config: Arc::new(ShareConfig::default()),
             window: Arc::new(WindowLimits::default()),

@@ -28,7 +28,6 @@ pub(crate) struct Outside<'a> {
 impl SharePartition {
     /// Where it stands. `top` bounds each list.
     pub(crate) fn look(&self, outside: &Outside<'_>, top: usize, questions: &[KeyRef]) -> ShareKeys {
-        let following = self.stops.keys().filter(|(_, stop)| stop.follows).count();
         let mut answer = ShareKeys {
             start: Offset(self.window.start()),
             scan: Offset(self.window.scan()),
@@ -39,7 +38,7 @@ impl SharePartition {
             leased_keys: self.queue.leased_keys() as u64,
             waiting: self.waiting_keys() as u64,
             parked: self.parked_keys() as u64,
-            following: following as u64,
+            following: self.stops.following_len() as u64,
             dead_letters: self.stops.letters_len() as u64,
             spilled: self.queue.spans().records(),
             spans: self.spans(top),
@@ -61,8 +60,7 @@ impl SharePartition {
 
     /// Keys that wait for somebody's hand, and records that do so alone.
     pub(crate) fn parked_keys(&self) -> usize {
-        let parked = self.stops.keys().filter(|(_, stop)| !stop.follows).count();
-        parked + self.parked_alone().count() + self.pages.parked()
+        self.stops.keys_len() - self.stops.following_len() + self.parked_alone().count() + self.pages.parked()
     }
 
     /// The first record that is not done, where there is one below `upper`.

@@ -147,6 +147,8 @@ struct Part {
     /// Event bytes behind the snapshot, and the snapshot's own size.
     event_bytes: u64,
     snapshot_bytes: u64,
+    /// Log bytes scanned behind the snapshot.
+    scan_bytes: u64,
     sync_due: Option<Mono>,
     /// What the scan under way finds is of no use.
     scan_is_void: bool,

@@ -236,10 +236,12 @@ impl SharePartition {
         for (delivery, lock) in
             ended.into_iter().filter(|(delivery, lock)| lock.ends.is_some() || known(*delivery))
         {
-            let (ends, over) = (lock.ends, lock.over);
+            let Survivor { ends, over, restarted, .. } = lock;
             let survivor = survivors.entry(delivery).or_insert(lock);
             survivor.ends = survivor.ends.max(ends);
             survivor.over |= over;
+            // One that was renewed since may be the only one that ended.
+            survivor.restarted |= restarted;
         }
         survivors
     }

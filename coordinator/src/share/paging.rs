@@ -43,18 +43,13 @@ impl SharePartition {
             || (self.config.order == ShareOrder::Key
                 && self.stuck_records() > self.waits_max()
                 && now.mono >= self.page_out_from
-                && (self.parked_at_hand() > self.parked_shown()
+                && (self.stops.parked_about() > self.parked_shown()
                     || self.last_wait_end().is_some_and(|end| end > self.pages_from(now))))
     }
 
     /// Records in memory that wait for a retry or for somebody's hand.
     fn stuck_records(&self) -> usize {
-        self.waits.len() + self.parked_at_hand()
-    }
-
-    /// Records and keys in memory that wait for somebody's hand, each key as one.
-    fn parked_at_hand(&self) -> usize {
-        self.stops.parked_len().max(self.stops.keys_len())
+        self.waits.len() + self.stops.parked_about()
     }
 
     /// How many of them stay in memory: they take a quarter of the window at most.
@@ -239,7 +234,7 @@ impl SharePartition {
     /// A page of what is parked that should be in memory: without order it would hold back what lies behind it, and some
     /// of what is parked is to be shown.
     fn parked_page(&self) -> Option<u64> {
-        let few = self.parked_at_hand() < self.parked_shown().div_ceil(2);
+        let few = self.stops.parked_about() < self.parked_shown().div_ceil(2);
         self.pages.first_parked().filter(|_| few || !self.keeps_order())
     }
 

@@ -25,7 +25,7 @@ use super::retry;
 use super::stops::Stops;
 use super::window::{NO_ENTRY, NO_LOCK, NONE, RecordState, Slot, Window};
 use super::{ShareConfig, ShareCounters, ShareOrder};
-use crate::time::{Micros, Mono, Now};
+use crate::time::{Mono, Now};
 
 /// About what a wait costs, and what a record in a member's hands costs beside its slot; measured by
 /// `benches/tests/share_memory.rs`.
@@ -148,7 +148,7 @@ impl SharePartition {
             Event::Renewed { wall_ms, lock_ms, ranges } => {
                 let mut renewed = BTreeMap::new();
                 for offset in self.offsets_in(ranges) {
-                    self.renew(offset, *wall_ms, *lock_ms, now, &mut renewed);
+                    self.renew(offset, *wall_ms, *lock_ms, None, &mut renewed);
                 }
             }
             Event::LogStarted(at) => self.drop_below(*at),
@@ -368,19 +368,19 @@ impl SharePartition {
         }
     }
 
-    /// A record's lock begins anew. `renewed` maps the locks of one renewal from old to new.
+    /// A record's lock begins anew, and runs out at `ends`, where that is known. `renewed` maps the locks of one renewal
+    /// from old to new.
     pub(super) fn renew(
         &mut self,
         offset: i64,
         wall_ms: i64,
         lock_ms: i64,
-        now: Now,
+        ends: Option<Mono>,
         renewed: &mut BTreeMap<u32, u32>,
     ) {
         let Some(slot) = self.window.get(offset).copied().filter(Slot::is_out) else { return };
         let Some(old) = self.holders.lock(slot.lock).cloned() else { return };
         let lock = *renewed.entry(slot.lock).or_insert_with(|| {
-            let ends = Some(now.mono + Micros::from_ms(lock_ms));
             self.holders.open(Lock { wall_ms, lock_ms, ends, records: 0, restarted: false, ..old })
         });
         self.holders.take(slot.lock, offset);

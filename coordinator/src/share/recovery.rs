@@ -97,6 +97,8 @@ impl Recovery {
                 self.partition.apply(&event, now);
             }
         }
+        // That they ended is stored.
+        self.partition.take_ended_locks();
         Ok(self.partition)
     }
 }

@@ -163,7 +163,10 @@ impl SharePartition {
     }
 
     fn remove_replay(&mut self, key: KeyHash) {
-        self.replays.remove(&key);
+        if let Some(mut replay) = self.replays.remove(&key) {
+            // That it ends is not stored yet.
+            self.holders.keep_ended(replay.part.holders.survivors());
+        }
         self.update_stop(key);
     }
 

@@ -169,9 +169,9 @@ impl SharePartition {
         self.queue.waiting_keys() + self.keyless_waits + self.resting_keys() - self.pages.parked()
     }
 
-    /// Keys that wait for a retry, and records that are parked, or their keys where these are in pages.
+    /// Keys that wait for a retry or are parked, about.
     pub(crate) fn stuck_keys(&self) -> usize {
-        self.waiting_keys() + self.stops.parked_len() + self.pages.parked()
+        self.waiting_keys() + self.stops.parked_about() + self.pages.parked()
     }
 
     /// What of both is in pages.

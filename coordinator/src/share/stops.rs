@@ -63,6 +63,8 @@ pub(crate) struct Stops {
     /// Those of them that wait for the dead-letter topic.
     letters: BTreeSet<i64>,
     keys: BTreeMap<KeyHash, KeyStop>,
+    /// Those of them that follow.
+    following: usize,
     /// Dead-lettered records of ordered keys, both ways round.
     redrivable: BTreeSet<(KeyHash, i64)>,
     redrivable_offsets: BTreeSet<(i64, KeyHash)>,
@@ -111,11 +113,15 @@ impl Stops {
     }
 
     pub(crate) fn insert_key(&mut self, key: KeyHash, stop: KeyStop) {
+        self.remove_key(key);
+        self.following += usize::from(stop.follows);
         self.keys.insert(key, stop);
     }
 
     pub(crate) fn remove_key(&mut self, key: KeyHash) -> Option<KeyStop> {
-        self.keys.remove(&key)
+        let stop = self.keys.remove(&key)?;
+        self.following -= usize::from(stop.follows);
+        Some(stop)
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = (i64, &Stop)> {
@@ -128,6 +134,16 @@ impl Stops {
 
     pub(crate) fn keys_len(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Keys whose records go to the dead-letter topic.
+    pub(crate) fn following_len(&self) -> usize {
+        self.following
+    }
+
+    /// Keys that wait for somebody's hand, and records without one, about: a key may have several.
+    pub(crate) fn parked_about(&self) -> usize {
+        self.parked_len().max(self.keys.len() - self.following)
     }
 
     /// Records that wait for the dead-letter topic, ascending.
@@ -144,7 +160,7 @@ impl Stops {
         self.records().filter(|(_, stop)| stop.waits_for == WaitsFor::Hand)
     }
 
-    pub(crate) fn parked_len(&self) -> usize {
+    fn parked_len(&self) -> usize {
         self.records.len() - self.letters.len()
     }
 

@@ -143,16 +143,18 @@ fn s06_acks_for_what_is_not_held() {
 #[test]
 fn s07_an_ack_error_beside_a_good_fetch() {
     for mut w in both() {
+        batches(&mut w, 1, 8);
+        assert_eq!(w.fetch("A", 4), [(0, 3, 1)]);
+        assert_eq!(w.fetch("B", 4), [(4, 7, 1)]);
         batches(&mut w, 1, 4);
-        w.fetch("A", 1);
-        let acks = vec![(0, range(0, 0, ACCEPT))];
-        w.fetch_with("A", &Want { acks: acks.clone(), ..want(1) }).unwrap();
-        let acks = vec![(0, range(1, 2, ACCEPT))];
+        let acks = vec![(0, range(4, 4, ACCEPT))];
         let fetch = w.send("A", &Want { acks, ..want(10) });
         let answer = w.fetched("A", fetch).unwrap().unwrap();
-        assert_eq!(answer.parts[0].error, None);
-        assert!(answer.parts[0].ack_error.is_some());
-        assert!(!answer.parts[0].acquired.is_empty(), "new records in the same partition answer");
+        assert_eq!((answer.parts[0].error, answer.parts[0].ack_error), (None, INVALID));
+        assert_eq!(crate::common::got(&answer), [(8, 11, 1)], "new records in the same partition answer");
+        assert_eq!(w.ack("B", 4, 7, ACCEPT), None, "4 stayed with B");
+        assert_eq!(w.ack_ranges("A", vec![range(0, 3, ACCEPT), range(8, 11, ACCEPT)]), None);
+        assert_eq!(w.start(), 12);
     }
 }
 
@@ -174,13 +176,15 @@ fn s08_closing() {
 
 #[test]
 fn s09_connection_lost() {
-    for (index, mut w) in both().into_iter().enumerate() {
+    let without_grace = ShareConfig { disconnect_grace_ms: Some(0), ..key_config() };
+    for (config, free_after_ms) in [(none_config(), 0), (key_config(), 7_500), (without_grace, 0)] {
+        let mut w = World::new(config);
         batches(&mut w, 1, 4);
         w.fetch("A", 10);
         w.fetch("B", 0);
         w.lose("A");
-        if index == 1 {
-            w.pass_ms(7_499);
+        if free_after_ms > 0 {
+            w.pass_ms(free_after_ms - 1);
             assert_eq!(w.fetch("B", 10), []);
             w.pass_ms(1);
         }
@@ -435,7 +439,6 @@ fn s27_renew_on_a_fetch() {
             acks: vec![(0, range(2, 2, RENEW))],
             ..want(0)
         };
-        assert_eq!(w.fetch_with("A", &renewal), Ok(vec![]));
         let epoch = w.epoch("A");
         for bad in [
             Want { max: 1, ..renewal.clone() },
@@ -448,12 +451,15 @@ fn s27_renew_on_a_fetch() {
                 Err(ShareError::InvalidRequest)
             );
         }
+        let fetch = w.send("A", &renewal);
+        let answer = w.fetched("A", fetch).unwrap().expect("the epoch had not advanced");
+        assert_eq!((answer.parts[0].ack_error, crate::common::got(&answer)), (None, vec![]));
         w.pass_ms(5_100);
-        assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 2), (3, 2)]);
-        assert_eq!(w.fetch_with("A", &renewal), Ok(vec![]), "the epoch had not advanced");
-        w.pass_ms(15_000);
-        let got = each(&w.fetch("B", 10));
-        assert!(got.contains(&(2, 2)), "{got:?}");
+        assert_eq!(each(&w.fetch("B", 10)), [(0, 2), (1, 2), (3, 2)], "at 15.1 s");
+        w.pass_ms(9_899);
+        assert_eq!(w.fetch("B", 10), []);
+        w.pass_ms(101);
+        assert_eq!(each(&w.fetch("B", 10)), [(2, 2)], "at 25.1 s");
     }
 }
 

@@ -14,6 +14,7 @@ mod members;
 mod model;
 mod offsets_admin;
 mod parked_keys;
+mod read_anew;
 mod read_on;
 mod recall;
 mod redelivery;

@@ -131,6 +131,7 @@ impl Run {
         config.stuck_keys_max = scarce.stuck_keys_max;
         let mut world = World::new(config);
         world.limits.snapshot_after_bytes = scarce.snapshot_after;
+        world.limits.snapshot_after_scan_bytes = 32 * scarce.snapshot_after;
         world.limits.scan_bytes_max = 350;
         world.limits.window = Arc::new(scarce.limits.clone());
         world.find_records_max = scarce.find_records_max;

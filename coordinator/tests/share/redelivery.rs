@@ -16,13 +16,13 @@ fn k26_a_backoff_holds_its_key_only() {
     w.ack("A", 0, 0, RELEASE);
     assert_eq!(w.fetch("B", 10), [(2, 2, 1)]);
     w.ack("B", 2, 2, ACCEPT);
-    for (wait_ms, count) in [(1_000, 2), (2_000, 3), (3_000, 4)] {
+    for (wait_ms, count) in [(1_000, 2), (2_000, 3), (3_000, 4), (3_000, 5)] {
         let parked = w.park("A", 1);
         w.pass_ms(wait_ms - 1);
         assert_eq!(w.woken("A", parked), None);
         w.pass_ms(1);
         assert_eq!(w.woken("A", parked), Some(vec![(0, 0, count)]));
-        if count < 4 {
+        if count < 5 {
             w.ack("A", 0, 0, RELEASE);
         }
     }
@@ -274,16 +274,23 @@ fn before_the_crash(config: coordinator::share::ShareConfig) -> World {
 
 #[test]
 fn s20_an_old_session_is_unknown_after_a_crash() {
-    let mut w = before_the_crash(crate::common::key_config());
-    let late = w.acknowledge("A", vec![range(5, 5, ACCEPT)], None, false);
-    assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
-    let acks = vec![(0, range(5, 5, ACCEPT))];
-    let late = w.fetch_with("A", &crate::common::Want { acks, ..want(1) });
-    assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
-    w.reopen("A");
-    w.fetch("A", 0);
-    let wrong = w.acknowledge("A", vec![range(5, 5, ACCEPT)], Some(7), false);
-    assert_eq!(wrong.unwrap_err(), ShareError::InvalidSessionEpoch);
+    for config in [none_config(), crate::common::key_config()] {
+        let ordered = config.order == coordinator::share::ShareOrder::Key;
+        let mut w = before_the_crash(config);
+        let free = offsets(&w.fetch("B", 100));
+        assert_eq!(free, if ordered { 10..20 } else { 5..20 }.collect::<Vec<i64>>());
+        let late = w.acknowledge("A", vec![range(5, 5, ACCEPT)], None, false);
+        assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
+        let acks = vec![(0, range(5, 5, ACCEPT))];
+        let late = w.fetch_with("A", &crate::common::Want { acks, ..want(1) });
+        assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
+        w.reopen("A");
+        assert_eq!(w.fetch("A", 0), []);
+        let wrong = w.acknowledge("A", vec![range(5, 5, ACCEPT)], Some(7), false);
+        assert_eq!(wrong.unwrap_err(), ShareError::InvalidSessionEpoch);
+        assert_eq!(w.ack(if ordered { "A" } else { "B" }, 5, 5, RELEASE), None, "nothing had changed");
+        assert_eq!(w.fetch("B", 1), [(5, 5, 2)]);
+    }
 }
 
 #[test]
@@ -326,34 +333,37 @@ fn s20_a_new_session_of_the_holder_keeps_its_leases_after_a_crash() {
 
 #[test]
 fn s20_ten_restarts_lose_and_double_nothing_acknowledged() {
-    let mut w = World::keyed();
-    w.limits.snapshot_after_bytes = 60;
-    w.restart(0);
-    w.log(&(0..100).map(|key| format!("k{} ", key % 30)).collect::<String>());
-    let mut accepted = Vec::new();
-    for round in 0..10 {
-        let member = format!("M{round}");
-        let got = offsets(&w.fetch(&member, 7));
-        assert_eq!(w.ack(&member, got[0], got[0], ACCEPT), None);
-        accepted.push(got[0]);
-        w.restart(31_000);
-    }
-    assert!(w.snapshots > 0, "snapshots were part of it");
-    let mut again = Vec::new();
-    loop {
-        let got = offsets(&w.fetch("B", 1_000));
-        if got.is_empty() {
-            break;
+    for config in [none_config(), crate::common::key_config()] {
+        let mut w = World::new(config);
+        w.limits.snapshot_after_bytes = 60;
+        w.restart(0);
+        w.log(&(0..100).map(|key| format!("k{} ", key % 30)).collect::<String>());
+        let mut settled = Vec::new();
+        for round in 0..10 {
+            let member = format!("M{round}");
+            let got = offsets(&w.fetch(&member, 7));
+            assert_eq!(w.ack(&member, got[0], got[0], ACCEPT), None);
+            assert_eq!(w.ack(&member, got[1], got[1], REJECT), None);
+            settled.extend(&got[..2]);
+            w.restart(31_000);
         }
-        for offset in got {
-            assert_eq!(w.ack("B", offset, offset, ACCEPT), None);
-            again.push(offset);
+        assert!(w.snapshots > 0, "snapshots were part of it");
+        let mut again = Vec::new();
+        loop {
+            let got = offsets(&w.fetch("B", 1_000));
+            if got.is_empty() {
+                break;
+            }
+            for offset in got {
+                assert_eq!(w.ack("B", offset, offset, ACCEPT), None);
+                again.push(offset);
+            }
         }
+        again.extend(&settled);
+        again.sort_unstable();
+        assert_eq!(again, (0..100).collect::<Vec<_>>());
+        assert_eq!(w.start(), 100);
     }
-    again.extend(&accepted);
-    again.sort_unstable();
-    assert_eq!(again, (0..100).collect::<Vec<_>>());
-    assert_eq!(w.start(), 100);
 }
 
 #[test]
@@ -440,4 +450,20 @@ fn r15_share_state_does_not_outlive_its_log() {
         w.ack("B", 1, 4, ACCEPT);
         assert_eq!(w.start(), 5);
     }
+}
+
+#[test]
+fn s20_refused_requests_of_an_old_session_prolong_no_grace() {
+    let mut w = before_the_crash(crate::common::key_config());
+    assert_eq!(w.fetch("B", 100), [(10, 19, 1)]);
+    w.pass_ms(1_000);
+    let late = w.acknowledge("A", vec![range(5, 5, ACCEPT)], None, false);
+    assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
+    let acks = vec![(0, range(5, 5, ACCEPT))];
+    let late = w.fetch_with("A", &crate::common::Want { acks, ..want(1) });
+    assert_eq!(late.unwrap_err(), ShareError::SessionNotFound);
+    w.pass_ms(6_499);
+    assert_eq!(w.fetch("B", 100), []);
+    w.pass_ms(1);
+    assert_eq!(each(&w.fetch("B", 100)), [(5, 1), (6, 1), (7, 1), (8, 1), (9, 2)]);
 }

@@ -251,8 +251,11 @@ fn k68_one_group_id_one_way() {
     assert_eq!(a.fetch(&mut w, 10), [0, 1]);
     assert!(w.machine.has_readers("g") && !w.machine.has_readers("h"));
     // A reader: members are refused, and it goes on undisturbed.
-    let refused = w.fetch_with("M", &crate::common::Want { epoch: Some(0), ..want(10) });
-    assert_eq!(refused, Err(ShareError::NonEmptyGroup));
+    let terms = KeyShareTerms { keys_max: 0, records_per_key_max: 1, stops_at_disconnect: false };
+    for key_share in [None, Some(terms)] {
+        let refused = w.fetch_with("M", &crate::common::Want { epoch: Some(0), key_share, ..want(10) });
+        assert_eq!(refused, Err(ShareError::NonEmptyGroup));
+    }
     w.log("c");
     assert_eq!(a.fetch(&mut w, 10), [2]);
     assert_eq!(a.commit(&mut w, &[(0, 1)]), Ok(2));

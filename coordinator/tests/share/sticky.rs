@@ -55,10 +55,16 @@ fn k23_only_idle_keys_move_to_who_comes() {
     let mut w = world(&["A", "B"], 1, 3);
     let (a, b) = (keys(&mut w, "A"), keys(&mut w, "B"));
     assert_eq!(keys(&mut w, "C"), BTreeSet::new(), "everything is in flight elsewhere");
-    accept(&mut w, "A", 0, &a);
-    let moved = keys(&mut w, "C");
-    assert!(!moved.is_empty() && moved.is_subset(&a), "of B's nothing is idle");
-    assert_eq!(keys(&mut w, "A"), &a - &moved);
+    // C is now home of some of A's keys, of which every second is idle.
+    let busy: BTreeSet<i64> = a.iter().copied().step_by(2).collect();
+    accept(&mut w, "A", 0, &(&a - &busy));
+    let idle = keys(&mut w, "C");
+    assert!(!idle.is_empty() && idle.is_disjoint(&busy) && idle.is_subset(&a), "{idle:?}");
+    assert_eq!(keys(&mut w, "A"), &(&a - &busy) - &idle);
+    accept(&mut w, "A", 0, &busy);
+    let settled = keys(&mut w, "C");
+    assert!(!settled.is_empty() && settled.is_subset(&busy), "{settled:?}");
+    assert_eq!(keys(&mut w, "A"), &busy - &settled);
     accept(&mut w, "B", 0, &b);
     let moved = keys(&mut w, "C");
     assert!(!moved.is_empty() && moved.is_subset(&b), "{moved:?}");
@@ -84,10 +90,12 @@ fn k23_what_a_leaver_had_has_a_new_home_at_once() {
     for by_heartbeat in [false, true] {
         let mut w = world(&["A", "B", "C"], 1, 2);
         let (a, b, c) = (keys(&mut w, "A"), keys(&mut w, "B"), keys(&mut w, "C"));
-        accept(&mut w, "A", 0, &a);
         if by_heartbeat {
+            accept(&mut w, "A", 0, &a);
             w.left("A", LeftBy::Heartbeat);
         } else {
+            // What it gives back has a new home, too.
+            accept(&mut w, "A", 0, &a.iter().copied().step_by(2).collect());
             w.close_session("A", Vec::new()).unwrap();
         }
         let (more_b, more_c) = (keys(&mut w, "B"), keys(&mut w, "C"));

@@ -86,16 +86,16 @@ pub struct Work {
 }
 
 impl Turn<'_> {
-    /// Opens a connection.
-    pub fn connect(&mut self) -> Socket {
+    fn connect(&mut self) -> Socket {
         self.names.connection_last += 1;
         let socket = Socket(self.names.connection_last);
         self.wishes.push(Wish::Connect(socket));
         socket
     }
 
-    /// Sends a request; its answer bears the id that is returned.
-    pub fn send(&mut self, socket: Socket, command: Command) -> RequestId {
+    /// Sends a request, on a new connection where there is none; its answer bears the id that is returned.
+    pub fn send(&mut self, socket: &mut Option<Socket>, command: Command) -> RequestId {
+        let socket = *socket.get_or_insert_with(|| self.connect());
         self.names.request_last += 1;
         let request = self.names.request_last;
         self.wishes.push(Wish::Send(socket, request, Box::new(command)));

@@ -152,6 +152,7 @@ impl Node {
         }
         let mut limits = Limits::default();
         limits.share.snapshot_after_bytes = plan.snapshot_after_bytes;
+        limits.share.snapshot_after_scan_bytes = 32 * plan.snapshot_after_bytes;
         limits.share.scan_bytes_max = plan.scan_bytes_max;
         limits.share.window = Arc::clone(&plan.window);
         let boot = u32::try_from(boot.boot).expect("a run has few starts");

@@ -52,6 +52,7 @@ impl<S: Slice> ShareMachine<S> {
                 waiting: Vec::new(),
                 event_bytes: 0,
                 snapshot_bytes: 0,
+                scan_bytes: 0,
                 sync_due: None,
                 scan_is_void: false,
                 copying: Copying::default(),
@@ -96,6 +97,7 @@ impl<S: Slice> ShareMachine<S> {
         let limits = Arc::clone(&self.limits.window);
         let Some(part) = self.parts.get_mut(&number) else { return };
         part.store = Some(state.state);
+        part.scan_bytes = 0;
         part.event_bytes = state.events.iter().map(|event| event.bytes.len() as u64).sum();
         part.snapshot_bytes = state.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len() as u64);
         if state.snapshot.is_some() || !state.events.is_empty() {

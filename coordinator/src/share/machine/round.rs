@@ -282,6 +282,8 @@ impl<S: Slice> ShareMachine<S> {
             return;
         }
         let log_start = logs.get(&part.id).map(|facts| facts.log_start.get());
+        let batches = result.iter().flat_map(|scanned| &scanned.batches);
+        part.scan_bytes += batches.map(|batch| u64::from(batch.bytes)).sum::<u64>();
         let Some(open) = part.open_mut() else { return };
         let failed = result.is_err();
         match result {
@@ -318,7 +320,7 @@ impl<S: Slice> ShareMachine<S> {
     /// Hands a share-partition's events to the executor: one append at a time, so that a failed one leaves nothing
     /// behind it.
     fn append_events(&mut self, now: Now, number: u32, out: &mut Outbox<S>) {
-        let snapshot_after = self.limits.snapshot_after_bytes;
+        let limits = &self.limits;
         let Some(part) = self.parts.get_mut(&number) else { return };
         let (Some(state), generation) = (part.store, part.generation) else { return };
         if part.flushing.is_some() {
@@ -331,9 +333,12 @@ impl<S: Slice> ShareMachine<S> {
         }
         let events = open.take_events();
         let mut snapshot_bytes = None;
-        let op = if writes_out || part.event_bytes >= snapshot_after.max(2 * part.snapshot_bytes) {
+        let is_due = part.event_bytes >= limits.snapshot_after_bytes.max(2 * part.snapshot_bytes)
+            || part.scan_bytes >= limits.snapshot_after_scan_bytes.max(8 * part.snapshot_bytes);
+        let op = if writes_out || is_due {
             let Snapshot { bytes: snapshot, pages, dropped } = open.snapshot(now);
             snapshot_bytes = Some(snapshot.len() as u64);
+            part.scan_bytes = 0;
             out.submit(Owner::Share, |op| Submission::WriteSnapshot { op, state, snapshot, pages, dropped })
         } else {
             out.submit(Owner::Share, |op| Submission::AppendEvents { op, state, events })

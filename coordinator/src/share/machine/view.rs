@@ -159,8 +159,7 @@ impl<S: Slice> ShareMachine<S> {
                 view.waiting_keys += open.waiting_keys();
                 view.spilled_keys += open.queue().spans().len();
                 view.spilled += open.queue().spans().records();
-                let followed = open.stops.keys().filter(|(_, stop)| stop.follows).count();
-                view.followed_keys += followed;
+                view.followed_keys += open.stops.following_len();
                 view.parked_keys += open.parked_keys();
                 view.dead_letters += open.stops.letters_len();
                 view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());

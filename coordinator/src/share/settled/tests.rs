@@ -20,6 +20,23 @@ fn every_second_offset_costs_one_bitmap_a_chunk() {
     assert_eq!(settled.next_absent(0), 3 * CHUNK);
 }
 
+#[test]
+fn k37_a_chunk_takes_8_kib_at_most_on_the_disk() {
+    for step in [2, 3, 7, 15, 16, 17, 31, 1_000] {
+        for length in [1, 2, 5, 14] {
+            let mut settled = Settled::default();
+            let firsts = (CHUNK..2 * CHUNK).step_by(step);
+            firsts.for_each(|first| settled.insert(first, (first + length - 1).min(2 * CHUNK - 1)));
+            let stored: Vec<_> = settled.stored().collect();
+            let [(1, StoredChunk::Bytes(bytes))] = &stored[..] else { panic!("one chunk: {}", stored.len()) };
+            assert!(bytes.len() <= 8 << 10, "{} bytes: {length} of each {step}", bytes.len());
+            let mut read = Settled::default();
+            read.restore(1, bytes, None, i64::MAX).unwrap();
+            assert_eq!(read.runs_from(0), settled.runs_from(0), "{length} of each {step}");
+        }
+    }
+}
+
 /// A chunk that did not change keeps its page; one that did gives it up.
 #[test]
 fn k37_only_what_changed_needs_a_new_page() {

@@ -71,11 +71,7 @@ impl Committer {
                 partitions: Some(vec![(Arc::from(TOPIC), 0)]),
             }
         };
-        let socket = match self.socket {
-            Some(socket) => socket,
-            None => *self.socket.insert(turn.connect()),
-        };
-        self.asked = Some(turn.send(socket, Command::Group(command)));
+        self.asked = Some(turn.send(&mut self.socket, Command::Group(command)));
         self.turn += 1;
         turn.wake_in(TIMEOUT_US, self.turn);
     }

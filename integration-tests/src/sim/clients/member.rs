@@ -261,11 +261,7 @@ impl Member {
             client_id: Arc::from("sim"),
             client_host: Arc::from("/127.0.0.1"),
         };
-        let socket = match self.heart {
-            Some(socket) => socket,
-            None => *self.heart.insert(turn.connect()),
-        };
-        self.beat = Some(turn.send(socket, Command::Group(GroupCommand::ShareHeartbeat(beat))));
+        self.beat = Some(turn.send(&mut self.heart, Command::Group(GroupCommand::ShareHeartbeat(beat))));
     }
 
     fn say_leave(&mut self, turn: &mut Turn<'_>) {
@@ -320,13 +316,6 @@ impl Member {
         }
     }
 
-    fn socket(&mut self, turn: &mut Turn<'_>) -> Socket {
-        match self.data {
-            Some(socket) => socket,
-            None => *self.data.insert(turn.connect()),
-        }
-    }
-
     fn fetch(&mut self, turn: &mut Turn<'_>) {
         let opens = self.session_epoch == 0;
         let numbered = self.manners == Manners::KeyShare;
@@ -360,8 +349,7 @@ impl Member {
                 stops_at_disconnect: self.stops_at_disconnect,
             }),
         };
-        let socket = self.socket(turn);
-        self.asked = Some((turn.send(socket, Command::ShareFetch(fetch)), Asked::Fetch));
+        self.asked = Some((turn.send(&mut self.data, Command::ShareFetch(fetch)), Asked::Fetch));
         let wait_us = u64::try_from(wait_max_ms).unwrap_or(0) * 1_000;
         self.set(turn, Alarm::Timeout, wait_us + 2 * TIMEOUT_US);
     }
@@ -379,9 +367,8 @@ impl Member {
             parts: parts.collect(),
             key_share: numbered,
         };
-        let socket = self.socket(turn);
         let what = if last { Asked::Final } else { Asked::Acknowledge };
-        self.asked = Some((turn.send(socket, Command::ShareAcknowledge(acks)), what));
+        self.asked = Some((turn.send(&mut self.data, Command::ShareAcknowledge(acks)), what));
         self.set(turn, Alarm::Timeout, 2 * TIMEOUT_US);
     }
 

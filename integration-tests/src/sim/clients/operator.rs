@@ -97,11 +97,7 @@ impl Operator {
             Command::DescribeShareKeys(request) => Some((Arc::clone(&request.group), request.partition)),
             _ => None,
         };
-        let socket = match self.socket {
-            Some(socket) => socket,
-            None => *self.socket.insert(turn.connect()),
-        };
-        self.asked = Some((turn.send(socket, command), described));
+        self.asked = Some((turn.send(&mut self.socket, command), described));
         self.turn += 1;
         turn.wake_in(TIMEOUT_US, self.turn);
     }

@@ -115,11 +115,7 @@ impl Producer {
         let batch = build(turn.now.wall_ms, self.plan.codec, producer, false, records);
         let acks = if self.plan.acks_all { Acks::Synced } else { Acks::Written };
         let parts = vec![(partition(*index), batch.into())];
-        let socket = match self.socket {
-            Some(socket) => socket,
-            None => *self.socket.insert(turn.connect()),
-        };
-        self.asked = Some(turn.send(socket, Command::Produce(Produce { acks, parts })));
+        self.asked = Some(turn.send(&mut self.socket, Command::Produce(Produce { acks, parts })));
         self.turn += 1;
         turn.wake_in(TIMEOUT_US, self.turn);
     }

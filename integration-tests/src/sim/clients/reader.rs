@@ -54,11 +54,7 @@ impl Reader {
             isolation: turn.random.pick(&[Isolation::ReadUncommitted, Isolation::ReadCommitted]),
             parts: vec![part],
         };
-        let socket = match self.socket {
-            Some(socket) => socket,
-            None => *self.socket.insert(turn.connect()),
-        };
-        self.asked = Some(turn.send(socket, Command::Fetch(fetch)));
+        self.asked = Some(turn.send(&mut self.socket, Command::Fetch(fetch)));
     }
 
     pub(super) fn receives(&mut self, turn: &mut Turn<'_>, request: RequestId, reply: Reply<Data>) {

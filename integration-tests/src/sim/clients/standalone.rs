@@ -266,11 +266,7 @@ impl Standalone {
     }
 
     fn send(&mut self, turn: &mut Turn<'_>, command: Command, asked: Asked) {
-        let socket = match self.socket {
-            Some(socket) => socket,
-            None => *self.socket.insert(turn.connect()),
-        };
-        self.asked = Some((turn.send(socket, command), asked));
+        self.asked = Some((turn.send(&mut self.socket, command), asked));
         self.set(turn, Alarm::Timeout, TIMEOUT_US);
     }
 

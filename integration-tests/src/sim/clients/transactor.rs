@@ -131,11 +131,8 @@ impl Transactor {
             Step::Idle | Step::Writes { .. } | Step::Ends { .. } => return,
         };
         let parts = vec![(partition(index), bytes.into())];
-        let socket = match self.socket {
-            Some(socket) => socket,
-            None => *self.socket.insert(turn.connect()),
-        };
-        self.asked = Some(turn.send(socket, Command::Produce(Produce { acks: Acks::Synced, parts })));
+        self.asked =
+            Some(turn.send(&mut self.socket, Command::Produce(Produce { acks: Acks::Synced, parts })));
         self.turn += 1;
         turn.wake_in(TIMEOUT_US, self.turn);
     }

@@ -141,6 +141,7 @@ impl Model {
                 self.wakeups.answered(ticket);
                 let view = self.member(&group, &member);
                 view.answered(ticket, fetched.is_ok());
+                let over = view.has_no_session();
                 let Ok(fetched) = fetched else { return Ok(()) };
                 self.all_acked(&group, &acked, |partition| {
                     let part = fetched.parts.iter().find(|part| part.partition == partition)?;
@@ -155,7 +156,7 @@ impl Model {
                     per_key_max,
                     numbered,
                     ranges,
-                    doubt: self.closed.contains(&connection),
+                    doubt: over || self.closed.contains(&connection),
                 };
                 self.granted(now, &terms, fetched)
             }

@@ -211,7 +211,8 @@ impl Model {
                     }
                     in_flight += usize::from(hold.recalled == Tri::No);
                 }
-                None if other < offset && !ghosts => {
+                // Its session may have ended in this very round, behind the answer.
+                None if other < offset && !ghosts && !terms.doubt => {
                     return broken(Rule::Order, "not delivered before it is");
                 }
                 _ => {}

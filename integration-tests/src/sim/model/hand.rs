@@ -54,6 +54,11 @@ impl Hand {
                 .is_some_and(|offsets| offsets.iter().any(|offset| self.stopped.contains(offset)))
     }
 
+    /// How many keys may be parked, at most.
+    pub(super) fn may_park(&self) -> usize {
+        self.parked.len() + self.maybe_parked.len() + self.stopped.len()
+    }
+
     fn may_be_resumed(&mut self, key: KeyHash) {
         if self.parked.remove(&key).is_some() {
             self.maybe_parked.insert(key);
@@ -115,6 +120,15 @@ impl Share {
                         hold.doubt |= hold.restarted && ordered;
                     }
                 });
+            }
+        }
+        if ordered && !self.is_keyed() {
+            // Without order a replay ends, wherever it is: what it brought is done as it was before.
+            for record in self.records.values_mut().filter(|record| record.replayed) {
+                record.settled = record.settled.at_least_maybe();
+                if let Some(hold) = &mut record.hold {
+                    hold.doubt = true;
+                }
             }
         }
     }

@@ -148,7 +148,8 @@ impl Log {
                 offsets.remove(&seen.offset);
             }
         }
-        self.txns.split_off(&end);
+        // A batch is there whole or not at all, one whose front lies below the log's start included.
+        self.txns.retain(|_, batch| batch.last < end);
         self.end = end;
     }
 
@@ -181,4 +182,21 @@ pub struct Found {
     pub last_stable: i64,
     /// What is in it.
     pub batches: Vec<Batch>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_whose_front_left_the_log_goes_whole_in_a_power_cut() {
+        let batch = |base, last, kind| Batch { base, last, producer: 1, kind, records: Vec::new() };
+        let mut log = Log::default();
+        log.append(&batch(2, 4, BatchKind::Transactional));
+        log.start_at(4);
+        let found = Found { start: 4, end: 4, last_stable: 4, batches: Vec::new() };
+        assert_eq!(log.reopened(&found, true), Ok(()));
+        log.append(&batch(4, 4, BatchKind::Plain));
+        assert_eq!(log.transactions().last_stable, 5, "its transaction is none any more");
+    }
 }

@@ -71,6 +71,10 @@ impl MemberView {
         }
     }
 
+    pub(super) fn has_no_session(&self) -> bool {
+        self.session.is_none()
+    }
+
     pub(super) fn broker_died(&mut self, now: Mono) {
         *self = Self {
             loss: Some(Loss::FetchOut),

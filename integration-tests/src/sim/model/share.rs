@@ -53,7 +53,7 @@ impl Word {
 pub(super) struct Share {
     /// The group's settings.
     pub(super) config: Arc<ShareConfig>,
-    records: BTreeMap<i64, Record>,
+    pub(super) records: BTreeMap<i64, Record>,
     held: BTreeSet<i64>,
     journal: Vec<Change>,
     /// Changes that were made so far, those that were dropped from the journal included.

@@ -223,7 +223,7 @@ impl Model {
     }
 }
 
-/// How many keys may wait for a retry, a record without a key counting as one, and records that may be parked.
+/// How many keys may wait for a retry, a record without a key counting as one, and keys and records that may be parked.
 fn may_wait_keys(now: Mono, share: &Share, log: &Log) -> usize {
     let waits = |offset: &i64| {
         let record = share.record(*offset);
@@ -234,7 +234,7 @@ fn may_wait_keys(now: Mono, share: &Share, log: &Log) -> usize {
     let keyed = log.keys.values().filter(|offsets| offsets.range(log.start..).any(waits)).count();
     let keyless = log.records.range(log.start..).filter(|record| record.1.key.is_none());
     let parked = log.records.range(log.start..).filter(|record| share.record(*record.0).stop != Tri::No);
-    keyed + keyless.map(|record| *record.0).filter(waits).count() + parked.count()
+    keyed + keyless.map(|record| *record.0).filter(waits).count() + parked.count() + share.hand.may_park()
 }
 
 /// Where the model does not know of a wait, there may be one.
