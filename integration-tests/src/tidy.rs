@@ -28,13 +28,8 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// Checks one file. `exists` tells whether a path, relative to the root, is there, `read` what stands in that file.
-pub fn check(
-    file: &Path,
-    text: &str,
-    exists: &dyn Fn(&Path) -> bool,
-    read: &dyn Fn(&Path) -> Option<String>,
-) -> Vec<Complaint> {
+/// Checks one file. `exists` tells whether a path, relative to the root, is there.
+pub fn check(file: &Path, text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let mut complain = |line: usize, text: String| {
         complaints.push(Complaint { file: file.to_owned(), line, text });
@@ -59,14 +54,10 @@ pub fn check(
         }
     }
     if extension == "md" {
-        for Link { line, label, target } in links(text) {
+        for (line, target) in links(text) {
             let path = resolve(file, &target);
             if !exists(&path) {
                 complain(line, format!("dead link: {target}"));
-            } else if let Some(name) = function(&label).filter(|_| target.ends_with(".rs"))
-                && !read(&path).is_some_and(|text| text.contains(&format!("fn {name}(")))
-            {
-                complain(line, format!("{target} has no function {name}: link the file where it stands"));
             }
         }
     }
@@ -93,23 +84,8 @@ fn banned_words() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// A relative link of a Markdown text.
-struct Link {
-    line: usize,
-    label: String,
-    /// Without its fragment.
-    target: String,
-}
-
-/// The function (a test, mostly) that a link's label names in backquotes.
-fn function(label: &str) -> Option<&str> {
-    let name = label.strip_prefix('`')?.strip_suffix('`')?;
-    let is_name = |byte: u8| byte == b'_' || byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (name.contains('_') && name.bytes().all(is_name)).then_some(name)
-}
-
-/// Relative links of a Markdown text.
-fn links(text: &str) -> Vec<Link> {
+/// Relative links of a Markdown text: line and target without its fragment.
+fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut in_fence = false;
     for (index, line) in text.lines().enumerate() {
@@ -121,12 +97,11 @@ fn links(text: &str) -> Vec<Link> {
         }
         let mut rest = line;
         while let Some(at) = rest.find("](") {
-            let label = rest[..at].rsplit_once('[').map_or("", |(_, label)| label).to_owned();
             rest = &rest[at + 2..];
             let Some(end) = rest.find(')') else { break };
             let target = rest[..end].split('#').next().unwrap_or_default();
             if !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:") {
-                found.push(Link { line: index + 1, label, target: target.to_owned() });
+                found.push((index + 1, target.to_owned()));
             }
             rest = &rest[end..];
         }
@@ -155,9 +130,7 @@ mod tests {
 
     fn complaints(file: &str, text: &str) -> Vec<String> {
         let exists = |path: &Path| path == Path::new("docs/there.md");
-        let read = |path: &Path| (path == Path::new("docs/there.rs")).then(|| "fn is_here() {}".to_owned());
-        let exists = |path: &Path| exists(path) || read(path).is_some();
-        check(Path::new(file), text, &exists, &read).into_iter().map(|c| c.text).collect()
+        check(Path::new(file), text, &exists).into_iter().map(|c| c.text).collect()
     }
 
     #[test]
@@ -166,23 +139,6 @@ mod tests {
         assert_eq!(complaints("a.rs", &long).len(), 1);
         assert!(complaints("a.rs", &format!("{LONG_FILE_MARK}it is a table.\n{long}")).is_empty());
         assert!(complaints("a.rs", &"//! Doc.\n".repeat(LINES_MAX)).is_empty());
-    }
-
-    #[test]
-    fn a_linked_test_stands_in_the_linked_file() {
-        assert!(
-            complaints("docs/a.md", "[`is_here`](there.rs), [there](there.rs), [`There`](there.rs)")
-                .is_empty()
-        );
-        let [complaint] = &complaints("docs/a.md", "[`is_here`](there.rs) [`is_gone`](there.rs)")[..] else {
-            panic!("one complaint")
-        };
-        assert!(complaint.contains("no function is_gone"), "{complaint}");
-        assert_eq!(
-            complaints("docs/a.md", "[`is_her`](there.rs)").len(),
-            1,
-            "a part of a name is another name"
-        );
     }
 
     #[test]
