@@ -196,6 +196,67 @@ async fn what_is_not_served_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
+async fn a_fetch_of_what_is_not_there_is_answered_at_once_with_the_pages_errors() {
+    let setup = Setup::new("key").await;
+    setup.produce(2).await;
+    let mut a = Reader::new(&setup).await;
+    let topic = |id, index| KeyShareFetchTopic {
+        topic_id: id,
+        partitions: vec![KeyShareFetchPartition { index, ..Default::default() }],
+    };
+    let day = KeyShareFetchRequest {
+        group_id: "g".into(),
+        member_id: Some("a".into()),
+        max_wait_ms: 86_400_000,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        ..Default::default()
+    };
+    let topics =
+        vec![topic(TopicId(setup.topic), 0), topic(TopicId(setup.topic), 7), topic(TopicId([9; 16]), 0)];
+    let answer: KeyShareFetchResponse = a.call(KeyShareFetchRequest { topics, ..day.clone() }).await;
+    let parts = answer.topics.iter().flat_map(|topic| &topic.partitions);
+    let told: Vec<_> = parts.map(|part| (part.index, part.error_code)).collect();
+    let unknown = [(7, ErrorCode::UnknownTopicOrPartition), (0, ErrorCode::UnknownTopicId)];
+    assert_eq!(
+        (answer.error_code, told),
+        (ErrorCode::None, [&[(0, ErrorCode::None)][..], &unknown].concat())
+    );
+
+    // Nothing is acquired by a fetch that asks for nothing, and nobody waits for it.
+    let topics = || vec![topic(TopicId(setup.topic), 0)];
+    for max_records in [0, -1, i32::MIN] {
+        let request = KeyShareFetchRequest { topics: topics(), max_records, ..day.clone() };
+        let answer: KeyShareFetchResponse = a.call(request).await;
+        assert_eq!(answer.error_code, ErrorCode::None);
+        assert!(answer.topics[0].partitions[0].acquired_ranges.is_empty(), "{max_records}");
+    }
+}
+
+#[tokio::test]
+async fn who_never_joined_is_served_as_by_a_share_fetch() {
+    let setup = Setup::new("key").await;
+    setup.produce(2).await;
+    let mut a = Reader::new(&setup).await;
+    let request = KeyShareFetchRequest {
+        group_id: "g".into(),
+        member_id: Some("stranger".into()),
+        max_wait_ms: 5_000,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        max_records: 100,
+        topics: vec![KeyShareFetchTopic {
+            topic_id: TopicId(setup.topic),
+            partitions: vec![KeyShareFetchPartition::default()],
+        }],
+        ..Default::default()
+    };
+    let answer: KeyShareFetchResponse = a.call(request).await;
+    let acquired = &answer.topics[0].partitions[0].acquired_ranges;
+    assert_eq!(acquired.iter().map(|range| range.first_offset.get()).min(), Some(0));
+}
+
+#[tokio::test]
 async fn b10_ranges_that_claim_everything() {
     const RANGES: usize = 60_000;
     let setup = Setup::new("key").await;

@@ -4,9 +4,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use records::batch::{BatchBuilder, Header};
 use records::ids::Offset;
 use records::{BatchView, Batches, Codec, TimestampType};
+use tokio::time::sleep;
 
 #[path = "common/client.rs"]
 mod client;
@@ -264,6 +267,8 @@ async fn k42_one_batch_several_members() {
     let two = Fetch { max_records: 2, mode: 1, ..PATIENT };
     a.asks(two).await;
     b.asks(two).await;
+    // Both are to wait before there is anything.
+    sleep(Duration::from_millis(300)).await;
     let mut batch = BatchBuilder::new(Codec::Gzip, TimestampType::Create);
     for (number, key) in (0..).zip(["a", "b", "a", "c"]) {
         let headers = [Header { key: b"trace", value: Some(key.as_bytes()) }];

@@ -11,6 +11,10 @@ use protocol::ErrorCode;
 use protocol::messages::key_share_commit::{
     KeyShareCommitPartition, KeyShareCommitRequest, KeyShareCommitResponse, KeyShareCommitTopic, OffsetRange,
 };
+use protocol::messages::key_share_describe::{
+    KeyShareDescribePartition, KeyShareDescribeRequest, KeyShareDescribeResponse, KeyShareDescribeTopic,
+    KeyShareQuestion, Reason,
+};
 use protocol::request::KeyShareRequest;
 use protocol::response::KeyShareResponse;
 use records::ids::{KeyHash, Offset, TopicId};
@@ -84,6 +88,16 @@ async fn k68_ranges_divide_the_keys_and_commits_are_kept() {
     assert_eq!(commit(&mut b, &[(0, 39)]).await.unwrap(), 40);
     let refused = commit(&mut b, &[(40, 40)]).await.unwrap_err();
     assert_eq!(code(&refused), ErrorCode::InvalidRequest, "it was never delivered");
+    assert!(
+        refused.to_string().contains("offset 40 lies beyond everything that was ever delivered"),
+        "{refused}"
+    );
+    let refused = open(&setup, &[(5, 4)]).await.unwrap_err();
+    assert_eq!(code(&refused), ErrorCode::InvalidRequest);
+    assert!(
+        refused.to_string().contains("range 0000000000000005 to 0000000000000004 of partition 0 ends before"),
+        "{refused}"
+    );
 
     drop((again, b));
     let setup = setup.restarted().await;
@@ -136,6 +150,36 @@ async fn k68_the_newest_session_has_the_range() {
     drop(b);
     let mut c = open(&setup, &[]).await.unwrap();
     assert_eq!(take(&mut c, WAIT).await, [1]);
+}
+
+#[tokio::test]
+async fn k33_a_reader_that_holds_a_record_is_named() {
+    let setup = Setup::new("key").await;
+    setup.produce(1).await;
+    let mut reader = open(&setup, &[]).await.unwrap();
+    assert_eq!(take(&mut reader, WAIT).await, [0]);
+    let question = KeyShareQuestion { offset: Offset(0), ..KeyShareQuestion::default() };
+    let partition = KeyShareDescribePartition { index: 0, questions: vec![question] };
+    let describe = |worst_max| KeyShareDescribeRequest {
+        group_id: "g".into(),
+        topics: Some(vec![KeyShareDescribeTopic {
+            topic_name: "t".into(),
+            partitions: vec![partition.clone()],
+        }]),
+        worst_max,
+    };
+    let mut raw = setup.server.connect().await;
+    for worst_max in [1_000, -1] {
+        raw.send(&describe(worst_max).into_frame(7, None).unwrap()).await;
+        let (_, answer) = KeyShareDescribeResponse::from_frame(raw.frame().await.into()).unwrap();
+        let told = &answer.topics[0].partitions[0];
+        assert_eq!((told.error_code, told.answers[0].reason), (ErrorCode::None, Reason::Held.code()));
+        assert_eq!(told.keys.len(), usize::from(worst_max > 0));
+        let member = told.answers[0].member.clone().unwrap_or_default();
+        let numbers = member.as_str().strip_prefix("standalone/").and_then(|rest| rest.split_once('/'));
+        let (start, connection) = numbers.unwrap_or_else(|| panic!("{}", member.as_str()));
+        assert!(start.parse::<u32>().is_ok() && connection.parse::<u64>().is_ok(), "{}", member.as_str());
+    }
 }
 
 #[tokio::test]

@@ -491,6 +491,26 @@ async fn w01_w16_one_table_in_every_version() {
 }
 
 #[tokio::test]
+async fn s30_no_feature_is_told_whose_api_is_not_served() {
+    let server = Server::start().await;
+    let mut client = Client::new(&server).await;
+    let request = ApiVersionsRequest::default()
+        .with_client_software_name(text("a"))
+        .with_client_software_version(text("1"));
+    let answer = client.call(4, &request).await;
+    // ConsumerGroupHeartbeat, StreamsGroupHeartbeat, AddPartitionsToTxn, ShareGroupHeartbeat.
+    let needs =
+        [("group.version", 68), ("streams.version", 88), ("transaction.version", 24), ("share.version", 76)];
+    for (name, key) in needs {
+        let served = answer.api_keys.iter().any(|api| api.api_key == key);
+        let supported = answer.supported_features.iter().any(|feature| &*feature.name == name);
+        let finalized = answer.finalized_features.iter().any(|feature| &*feature.name == name);
+        assert_eq!((supported, finalized), (served, served), "{name}");
+    }
+    assert!(answer.finalized_features.iter().any(|feature| &*feature.name == "share.version"));
+}
+
+#[tokio::test]
 async fn w05_unknown_tags_change_no_answer_of_any_api() {
     let server = Server::start().await;
     server.topic("t").await;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use client::{Error, KeyShareConsumer, Outcome, Record};
+use client::{Admin, Error, KeyShareConsumer, Outcome, Record};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -12,6 +12,12 @@ async fn main() -> Result<(), Error> {
     let mut argument = |otherwise: &str| arguments.next().unwrap_or_else(|| otherwise.to_owned());
     let (bootstrap, group, topic) = (argument("127.0.0.1:9092"), argument("billing"), argument("orders"));
 
+    // A consumer waits for topics that are not there yet: better say so than be silent.
+    if let Err(refused) = Admin::connect(&bootstrap, "worker").await?.topic(&topic).await {
+        eprintln!(
+            "nothing to do for {group} yet, topic {topic} cannot be read: {refused}; this waits until it can"
+        );
+    }
     let consumer = KeyShareConsumer::builder(bootstrap, group).topic(topic).concurrency(32).build();
     let stats = consumer.stats();
     consumer.run(tokio::signal::ctrl_c(), work).await?;

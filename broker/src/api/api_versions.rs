@@ -1,8 +1,8 @@
 //! ApiVersions (key 18, v0–v5).
 //!
 //! Lists what is served. v3 names the client's software (KIP-511), checked as Kafka checks it, and adds features
-//! (KIP-584): those of a single Kafka 4.4 node, since tools go by them; features that can be off are hidden from v3,
-//! which cannot read them. v5 says whom the client means to talk to (KIP-1242), cluster and node or neither: a client
+//! (KIP-584): those of a single Kafka 4.4 node whose APIs are served, since tools go by them; features that can be off are
+//! hidden from v3, which cannot read them. v5 says whom the client means to talk to (KIP-1242), cluster and node or neither: a client
 //! that reached another cluster or node is told to start over. Versions that are too new are answered by dispatch in
 //! version 0.
 
@@ -40,19 +40,30 @@ pub fn handle(
     Ok(answer)
 }
 
-/// What Kafka 4.4 can do and, as a new cluster of one node, does: name, least and largest level, level in force.
-const FEATURES: [(&str, i16, i16, Option<i16>); 7] = [
-    ("group.version", 0, 1, Some(1)),
-    ("kraft.version", 0, 1, None),
-    ("metadata.version", 7, 33, Some(33)),
-    ("share.version", 0, 2, Some(2)),
-    ("streams.version", 0, 1, Some(1)),
-    ("transaction.version", 0, 2, Some(2)),
-    ("eligible.leader.replicas.version", 0, 1, Some(1)),
+/// What Kafka 4.4 can do and, as a new cluster of one node, does: name, least and largest level, level in force, and the
+/// key of the API without which it is an empty promise.
+const FEATURES: [(&str, i16, i16, Option<i16>, i16); 7] = [
+    ("group.version", 0, 1, Some(1), CONSUMER_GROUP_HEARTBEAT),
+    ("kraft.version", 0, 1, None, API_VERSIONS),
+    ("metadata.version", 7, 33, Some(33), API_VERSIONS),
+    ("share.version", 0, 2, Some(2), SHARE_GROUP_HEARTBEAT),
+    ("streams.version", 0, 1, Some(1), STREAMS_GROUP_HEARTBEAT),
+    ("transaction.version", 0, 2, Some(2), ADD_PARTITIONS_TO_TXN),
+    ("eligible.leader.replicas.version", 0, 1, Some(1), API_VERSIONS),
 ];
 
+const API_VERSIONS: i16 = 18;
+const ADD_PARTITIONS_TO_TXN: i16 = 24;
+const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
+const SHARE_GROUP_HEARTBEAT: i16 = 76;
+const STREAMS_GROUP_HEARTBEAT: i16 = 88;
+
 fn add_features(cx: &RequestContext, answer: &mut ApiVersionsResponse) {
-    for (name, least, largest, in_force) in FEATURES {
+    for (name, least, largest, in_force, needs) in FEATURES {
+        // Kafka serves these APIs from the feature's first level on: without them neither level nor range is told.
+        if answer.api_keys.iter().all(|api| api.api_key != needs) {
+            continue;
+        }
         // Clients of v3 take a least level of 0 for an error (KAFKA-17011).
         if least > 0 || cx.api_version >= 4 {
             let mut feature = SupportedFeatureKey::default();

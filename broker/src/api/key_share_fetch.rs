@@ -6,13 +6,15 @@
 //! group with order by key that has no members. Left out: in a group, where key-hash ranges are hints, they are not
 //! followed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coordinator::command::{Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch};
 use coordinator::reply::{ShareFetched, SharePart};
-use coordinator::share::ShareOrder;
 use coordinator::share::admin::ResetOffsets;
+use coordinator::share::{RANGES_MAX, ShareOrder};
+use protocol::ErrorCode;
 use protocol::messages::key_share_fetch::{
     AcknowledgeResult, AcquiredRange, KeyHashRange, KeyShareFetchPartitionResponse, KeyShareFetchRequest,
     KeyShareFetchResponse, KeyShareFetchTopicResponse, STOPS_AT_DISCONNECT,
@@ -103,6 +105,9 @@ fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(Comman
     if request.session_epoch == OPENS && parts.iter().any(|(_, (acks, _))| !acks.is_empty()) {
         return Err(Refusal::invalid("a session begins without acknowledgements"));
     }
+    if is_standalone {
+        parts.iter().try_for_each(|(partition, (_, ranges))| check_ranges(partition.index, ranges))?;
+    }
     let mut echoes = Echoes::new();
     let mut ranges = Vec::new();
     let part = |(partition, (acks, named)): (PartitionId, (Vec<_>, Vec<KeyHashRange>))| {
@@ -145,6 +150,25 @@ fn command(cx: &RequestContext, request: KeyShareFetchRequest) -> Result<(Comman
         Command::ShareFetch(fetch)
     };
     Ok((command, echoes))
+}
+
+/// What is wrong with a reader's ranges of a partition, in words that name them; a group's are hints.
+fn check_ranges(partition: i32, ranges: &[KeyHashRange]) -> Result<(), Refusal> {
+    let message = if ranges.len() > RANGES_MAX {
+        let count = ranges.len();
+        format!(
+            "partition {partition} has {count} key-hash ranges: name {RANGES_MAX} at most, joining those that touch"
+        )
+    } else if let Some(bad) = ranges.iter().find(|range| range.first_hash > range.last_hash) {
+        let (first, last) = (bad.first_hash.0, bad.last_hash.0);
+        format!(
+            "the key-hash range {first:016x} to {last:016x} of partition {partition} ends before it begins: hashes are \
+             compared as unsigned numbers"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Refusal { error: ErrorCode::InvalidRequest, message: Cow::Owned(message) })
 }
 
 fn keeps_order(cx: &RequestContext, group: &str) -> bool {
@@ -199,5 +223,33 @@ fn partition(
         high_watermark: if failed { Offset(-1) } else { part.high_watermark },
         records: part.data.map(Into::into).unwrap_or_default(),
         ..KeyShareFetchPartitionResponse::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use records::ids::KeyHash;
+
+    use super::*;
+
+    fn range(first: u64, last: u64) -> KeyHashRange {
+        KeyHashRange { first_hash: KeyHash(first), last_hash: KeyHash(last) }
+    }
+
+    #[test]
+    fn a_bad_key_range_is_named() {
+        assert_eq!(check_ranges(0, &[]), Ok(()));
+        assert_eq!(check_ranges(0, &[range(0, u64::MAX), range(7, 7)]), Ok(()));
+        let refused = check_ranges(3, &[range(0, 5), range(u64::MAX, 1)]).unwrap_err();
+        assert_eq!(refused.error, ErrorCode::InvalidRequest);
+        assert!(
+            refused.message.starts_with(
+                "the key-hash range ffffffffffffffff to 0000000000000001 of partition 3 ends before it begins"
+            ),
+            "{}",
+            refused.message
+        );
+        let many = check_ranges(3, &vec![range(0, 1); RANGES_MAX + 1]).unwrap_err();
+        assert!(many.message.contains("1025 key-hash ranges: name 1024 at most"), "{}", many.message);
     }
 }

@@ -4,6 +4,8 @@
 //! share state has them. v2 renewals, and the lock's length in the answer (KIP-1222). A partition that is named twice is
 //! INVALID_REQUEST. Left out: leader hints, since no other broker leads.
 
+use std::borrow::Cow;
+
 use coordinator::command::{Command, ShareAcknowledge};
 use coordinator::reply::ShareAcknowledged;
 use protocol::ErrorCode;
@@ -73,7 +75,7 @@ fn command(cx: &RequestContext, request: ShareAcknowledgeRequest) -> Result<Shar
 pub(super) const fn no_session_begins_here() -> Refusal {
     Refusal {
         error: ErrorCode::InvalidShareSessionEpoch,
-        message: "a session is opened by a fetch: acknowledge with its next epoch",
+        message: Cow::Borrowed("a session is opened by a fetch: acknowledge with its next epoch"),
     }
 }
 

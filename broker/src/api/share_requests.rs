@@ -1,5 +1,6 @@
 //! What the handlers of share and key-share requests share.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -19,21 +20,21 @@ use crate::error_map;
 pub(super) const OPENS: i32 = 0;
 
 /// Why a request is refused before it reaches the shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// The code of the whole request.
     pub(super) error: ErrorCode,
     /// What to do about it.
-    pub(super) message: &'static str,
+    pub(super) message: Cow<'static, str>,
 }
 
 impl Refusal {
     pub(super) const fn invalid(message: &'static str) -> Self {
-        Self { error: ErrorCode::InvalidRequest, message }
+        Self { error: ErrorCode::InvalidRequest, message: Cow::Borrowed(message) }
     }
 
     pub(super) fn words(&self) -> Option<StrBytes> {
-        Some(StrBytes::from(self.message))
+        Some(StrBytes::from(self.message.clone().into_owned()))
     }
 }
 
@@ -66,7 +67,14 @@ pub(super) fn distinct<T>(
     let mut seen = HashSet::new();
     let check = |(topic, index, rest)| {
         let id = PartitionId { topic, index };
-        if seen.insert(id) { Ok((id, rest)) } else { Err(Refusal::invalid("a partition is named twice")) }
+        if seen.insert(id) {
+            Ok((id, rest))
+        } else {
+            Err(Refusal {
+                error: ErrorCode::InvalidRequest,
+                message: Cow::Owned(format!("partition {index} of a topic is named twice: name it once")),
+            })
+        }
     };
     parts.into_iter().map(check).collect()
 }

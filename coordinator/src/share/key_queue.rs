@@ -214,6 +214,11 @@ impl KeyQueue {
         }
     }
 
+    /// Whether it is not the turn of tired ones: others are ready, and took fewer than their share since the last.
+    pub(crate) fn tired_wait(&self) -> bool {
+        !self.free.is_empty() && self.tired_credit < TIRED_ONE_IN
+    }
+
     /// Whether there is anything that someone may take.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready_len() > 0

@@ -43,6 +43,7 @@ pub(crate) mod window;
 pub use limits::{ShareLimits, WindowLimits};
 pub use machine::{LeftBy, ShareCommand, ShareGroupView, ShareKeyView, ShareMachine, SharePartitionView};
 pub use observe::Bound;
+pub use ranges::RANGES_MAX;
 
 /// In what order a share group's records go out (`sluice.share.order`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,11 @@ use crate::plan::share_fetch::Bidder;
 use crate::time::Now;
 
 /// Ranges of one partition that a reader may name.
-pub(crate) const RANGES_MAX: usize = 1_024;
+pub const RANGES_MAX: usize = 1_024;
+
+/// Ready keys of a reader that one look compares by how long they have waited; with more of them the next look goes on
+/// behind these, so that no fetch pays for all keys of a long window.
+const COMPARED_MAX: usize = 2_048;
 
 /// All key hashes.
 pub(crate) const EVERYTHING: KeyRange = KeyRange { first: KeyHash(0), last: KeyHash(u64::MAX) };
@@ -93,8 +97,9 @@ impl SharePartition {
         self.window.scan() < upper && self.scan_bound().is_none()
     }
 
-    /// A whole fetch of a reader that has ranges of its own: of each of its keys the records that may go out now,
-    /// oldest first as far as one look reaches. Nobody else takes of these keys, so there are no turns.
+    /// A whole fetch of a reader that has ranges of its own: of its ready keys those first whose next record has waited
+    /// longest (O7), as far as one look reaches, one record of each; then the second ones. Nobody else takes of these
+    /// keys, so there are no turns.
     pub(crate) fn take_ranges(&mut self, bidder: &mut Bidder, now: Now, delivery: &mut dyn FnMut() -> u64) {
         let Some(ranges) = bidder.ranges.clone() else { return };
         // What it may take beside what it holds goes by this fetch, not by its last one.
@@ -117,6 +122,7 @@ impl SharePartition {
                     Source::Own => bidder.budget.take_keyed(bytes, false),
                     Source::Free | Source::Tired => bidder.budget.take_keyed(bytes, true),
                 }
+                self.queue.took(source);
                 self.pick(bidder, offset, now, delivery);
             }
             if bidder.picks.len() == before {
@@ -125,14 +131,15 @@ impl SharePartition {
         }
     }
 
-    /// As many ready records of the ranges as the fetch may take, ascending.
+    /// As many ready records of the ranges as the fetch may take, those that have waited longest first.
     fn ready_of(&self, bidder: &mut Bidder, ranges: &[KeyRange]) -> Vec<(i64, Source)> {
         let holder = self.holders.find(&bidder.member).unwrap_or(0);
         let wanted = bidder.budget.records_left();
+        let compared = wanted.max(COMPARED_MAX);
         let mut found = Vec::new();
         let mut last = None;
         for range in turned(ranges, bidder.turn_from) {
-            let room = wanted.saturating_sub(found.len());
+            let room = compared.saturating_sub(found.len());
             for (hash, offset, source) in self.queue.ready_in(holder, range).take(room) {
                 found.push((offset, source));
                 last = Some(hash);
@@ -145,7 +152,9 @@ impl SharePartition {
         let of_ranges = |offset: &i64| contain(ranges, self.window.slot(*offset).key, *offset);
         let keyless = self.queue.ready_keyless().filter(of_ranges);
         found.extend(keyless.take(wanted).map(|offset| (offset, Source::Keyless)));
-        found.sort_unstable_by_key(|record| record.0);
+        let tired_wait = self.queue.tired_wait();
+        found.sort_unstable_by_key(|&(offset, source)| (tired_wait && source == Source::Tired, offset));
+        found.truncate(wanted);
         found
     }
 

@@ -138,6 +138,52 @@ fn k68_each_reader_gets_the_keys_of_its_ranges_in_order() {
 }
 
 #[test]
+fn o7_a_reader_gets_the_keys_that_have_waited_longest_first() {
+    let mut w = World::keyed();
+    w.log("z y x w v u t s r q p o n m l k j i h g f e d c b a");
+    let mut a = reader("A", &[]);
+    let answers: Vec<i64> = (0..13).flat_map(|_| a.fetch(&mut w, 2)).collect();
+    assert_eq!(answers, (0..26).collect::<Vec<i64>>(), "though the hashes ascend the other way");
+    w.log("c a b a");
+    let mut a = reader("A", &[LOW]);
+    assert_eq!(a.fetch(&mut w, 3), [13, 14, 15], "of its own ranges");
+    assert_eq!(a.fetch(&mut w, 100)[..], (16..30).collect::<Vec<i64>>());
+}
+
+#[test]
+fn o7_what_failed_often_keeps_no_other_key_of_a_reader_waiting() {
+    let mut w = World::keyed();
+    let letters: Vec<String> = ('a'..='z').map(String::from).collect();
+    w.log(&letters.join(" "));
+    let mut a = reader("A", &[]);
+    let mut first = Vec::new();
+    for _ in 0..12 {
+        let offset = a.fetch(&mut w, 1)[0];
+        if offset == 0 {
+            let delivery = Some(w.deliveries[&("A".to_owned(), 0)]);
+            let again = coordinator::command::AckRange { delivery, ..range(0, 0, RELEASE) };
+            let connection = w.connection("A");
+            w.command(ShareCommand::StandaloneAcknowledge(ShareAcknowledge {
+                connection,
+                group: group(),
+                member: Arc::from(""),
+                epoch: a.epoch,
+                renew: true,
+                parts: vec![(partition(0), vec![again])],
+                key_share: true,
+            }));
+            a.epoch += 1;
+        }
+        first.push(offset);
+    }
+    assert_eq!(
+        first,
+        [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
+        "tired after three deliveries, it goes out now and then"
+    );
+}
+
+#[test]
 fn a_reader_has_no_more_records_of_a_key_than_its_last_fetch_names() {
     let mut w = World::keyed();
     w.log("a a a b b b");

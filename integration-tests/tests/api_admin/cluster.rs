@@ -28,7 +28,11 @@ fn s30_features_are_those_of_kafka_4_4() {
         feature.map(|feature| (feature.min_version_level, feature.max_version_level))
     };
     assert_eq!(level("share.version"), Some((2, 2)));
-    assert_eq!(level("group.version"), Some((1, 1)));
+    // KIP-848, KIP-1071 and transactions are not served, so nobody is told that they are.
+    for absent in ["group.version", "streams.version", "transaction.version"] {
+        assert_eq!(level(absent), None, "{absent}");
+        assert!(answer.supported_features.iter().all(|feature| &*feature.name != absent), "{absent}");
+    }
     assert_eq!(level("metadata.version"), Some((33, 33)));
     assert!(answer.finalized_features_epoch >= 0);
     // Clients of v3 cannot read a least level of 0.
