@@ -28,7 +28,7 @@ fn rules(breakage: Breakage) -> &'static [Rule] {
         Breakage::EventsLate => &[Rule::Forgotten, Rule::Exclusive, Rule::Order, Rule::Redelivery],
         // What a session held when it ended counts as failed: it comes later than it should, or with a count too low.
         Breakage::LeaveForgotten => &[Rule::WakeUp, Rule::Redelivery],
-        Breakage::WakeUpDropped => &[Rule::WakeUp],
+        Breakage::WakeUpDropped | Breakage::WaitForgotten => &[Rule::WakeUp],
         Breakage::OrderForgotten => &[Rule::Order, Rule::Exclusive],
         Breakage::LetterSyncFaked => &[Rule::Lost, Rule::Order],
         Breakage::StopsForgotten => &[Rule::Parked, Rule::DeadLetter],

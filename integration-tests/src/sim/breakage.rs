@@ -22,6 +22,8 @@ pub enum Breakage {
     AnsweredTwice,
     /// A command is not answered.
     NotAnswered,
+    /// A fetch whose wait is over with nothing to give is not answered.
+    WaitForgotten,
     /// Locks last half as long as members are told.
     LocksTooShort,
     /// An accept reaches the shard as a release.
@@ -65,7 +67,7 @@ pub enum Breakage {
 
 impl Breakage {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::LostAnswerTakenAsWritten,
         Self::GrantedToTwo,
         Self::SettlingForgotten,
@@ -75,6 +77,7 @@ impl Breakage {
         Self::SyncFaked,
         Self::AnsweredTwice,
         Self::NotAnswered,
+        Self::WaitForgotten,
         Self::LocksTooShort,
         Self::AcceptTakenAsRelease,
         Self::EventsFaked,

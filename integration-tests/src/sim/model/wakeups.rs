@@ -17,8 +17,8 @@ use super::{LATE_MAX, Model, Rule, ShareId, Violation};
 /// So long a ready record may wait while a member asks: a slow disk's append, scan and read, one after another, and the
 /// shard's thread may be late each time.
 const READY_MAX: Micros = Micros(3_000_000);
-/// So long after its wait a fetch may be without an answer: what it is about may have to be read anew first, more than once.
-const ANSWER_LATE_MAX: Micros = Micros(10_000_000);
+/// So long after its wait a fetch may be without an answer: the disk is slow, or what it is about has to be read anew.
+const ANSWER_LATE_MAX: Micros = Micros(2_000_000);
 /// Memory below which a window may be full.
 const WINDOW_BYTES: u64 = 1 << 20;
 

@@ -107,10 +107,13 @@ impl Breaker {
                     self.falsify(part);
                 }
             }
+            let is_empty = matches!(&output, Output::Reply(_, Reply::ShareFetched(Ok(fetched)))
+                if fetched.parts.iter().all(|part| part.acquired.is_empty() && part.ack_results.is_empty()));
             let is_ack = matches!(output, Output::Reply(_, Reply::ShareAcknowledged(_) | Reply::Produced(_)));
             match self.breakage {
                 Some(Breakage::AnsweredTwice) if is_ack => told.push(output.clone()),
                 Some(Breakage::NotAnswered) if is_ack && self.random.one_in(10) => continue,
+                Some(Breakage::WaitForgotten) if is_empty && self.random.one_in(10) => continue,
                 _ => {}
             }
             told.push(output);
