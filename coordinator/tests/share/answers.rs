@@ -2,6 +2,7 @@
 
 use crate::common::{ACCEPT, Log, RELEASE, Want, World, each, group, offsets, partition, range, want};
 use coordinator::command::{AckRange, Fact, ShareFetch, ShareFetchPart, Ticket};
+use coordinator::io::Submission;
 use coordinator::reply::Reply;
 use coordinator::share::{ShareCommand, ShareError};
 use records::ids::{Offset, PartitionId};
@@ -436,6 +437,28 @@ fn a_lock_goes_on_when_its_share_partition_could_not_be_read_at_first() {
     w.pass_ms(1_000);
     assert_eq!(w.fetch("B", 10), [(1, 1, 1)]);
     assert_eq!(w.ack("A", 0, 0, ACCEPT), None, "A's lease stood all the time");
+}
+
+#[test]
+fn a_fetch_is_answered_although_neither_its_records_can_be_read_nor_their_return_be_stored() {
+    let mut w = World::keyed();
+    w.log("a b");
+    assert_eq!(w.fetch("A", 1), [(0, 0, 1)]);
+    (w.slow_disk, w.log_unreadable) = (true, true);
+    let fetch = w.park("B", 1);
+    // The grant is stored before the record is read.
+    let is_build = |submission: &Submission| matches!(submission, Submission::Build { .. });
+    let build = w.queue.iter().position(is_build).expect("a record is granted");
+    let build = w.queue.remove(build).unwrap();
+    w.serve();
+    w.queue.push_back(build);
+    w.disk_full = true;
+    w.serve();
+    let answer = w.fetched("B", fetch).expect("it is answered").unwrap();
+    assert_eq!(answer.parts[0].error, Some(ShareError::Unavailable));
+    (w.slow_disk, w.log_unreadable, w.disk_full) = (false, false, false);
+    w.pass_ms(2_000);
+    assert_eq!(w.fetch("B", 1), [(1, 1, 1)], "and nobody has seen it");
 }
 
 /// 1 is on its way to A, and B's acceptance of 0 could not be stored: the state is about to be read anew.

@@ -114,6 +114,8 @@ pub struct World {
     pub disk_full: bool,
     /// Stored share state cannot be read.
     pub unreadable: bool,
+    /// Records cannot be read to be sent.
+    pub log_unreadable: bool,
     /// What is stored of offsets from here on is void: the log was cut here.
     pub void_from: i64,
     pub scans: usize,
@@ -232,6 +234,7 @@ impl World {
             slow_disk: false,
             disk_full: false,
             unreadable: false,
+            log_unreadable: false,
             void_from: i64::MAX,
             scans: 0,
             scanned_bytes: 0,

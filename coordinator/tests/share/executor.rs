@@ -154,6 +154,9 @@ impl World {
                 self.scanned_bytes += scanned.batches.iter().map(|batch| u64::from(batch.bytes)).sum::<u64>();
                 Completion::Scanned(op, Ok(scanned))
             }
+            Submission::Build { op, parts } if self.log_unreadable => {
+                Completion::Built(op, parts.iter().map(|_| Err(BuildError::Io(IoError::Storage))).collect())
+            }
             Submission::Build { op, parts } => {
                 let built =
                     parts.into_iter().map(|(partition, ranges)| self.build(partition, &ranges)).collect();

@@ -291,7 +291,8 @@ impl<S: Slice> ShareMachine<S> {
         let mut concerned = Vec::new();
         for (&number, answer) in &mut self.answers {
             for part in answer.parts.iter_mut().filter(|part| part.part == Some(id)) {
-                if part.acked.is_none() && part.grant.is_none() {
+                // What could not be built has no grant any more, and waits for that to be stored.
+                if part.acked.is_none() && part.grant.is_none() && !part.appending {
                     continue;
                 }
                 part.appending = false;
