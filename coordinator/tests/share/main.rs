@@ -15,6 +15,7 @@ mod members;
 mod model;
 mod offsets_admin;
 mod parked_keys;
+mod parked_replays;
 mod read_anew;
 mod read_on;
 mod recall;
