@@ -5,6 +5,7 @@
 mod admin;
 mod answers;
 mod common;
+mod counters;
 mod dead_letters;
 mod executor;
 mod hand;
