@@ -99,7 +99,7 @@ impl SharePartition {
     /// Whether a key or a record is in a page, or may be.
     pub(crate) fn may_rest(&self, key: KeyRef) -> bool {
         match key {
-            KeyRef::Key(key) => self.queue.resting().contains(key),
+            KeyRef::Key(key) => self.keeps_order() && self.queue.resting().contains(key),
             KeyRef::Offset(offset) => {
                 let unknown = self.window.get(offset.get()).is_none();
                 unknown

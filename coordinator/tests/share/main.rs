@@ -14,6 +14,7 @@ mod known_groups;
 mod members;
 mod model;
 mod offsets_admin;
+mod order_switched;
 mod parked_keys;
 mod read_anew;
 mod read_on;
