@@ -222,6 +222,7 @@ impl SharePartition {
         if self.stops.get(offset).is_none_or(|stop| stop.waits_for != WaitsFor::Hand) {
             return 0;
         }
+        self.forget_key_stop_by(offset);
         self.free_record(offset);
         self.note(Change::Freed, offset);
         1
@@ -286,6 +287,7 @@ impl SharePartition {
         if self.window.slot(offset).is_out() {
             return Err(AdminError::Held);
         }
+        self.forget_key_stop_by(offset);
         self.settle(offset, Settlement::Skipped);
         self.note(Change::Settled(Settlement::Skipped), offset);
         Ok(1)

