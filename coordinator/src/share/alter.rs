@@ -9,7 +9,6 @@ use super::event::{Event, Settlement};
 use super::partition::SharePartition;
 use super::recorder::Change;
 use super::stops::{KeyStop, Stop, WaitsFor};
-use super::window::Slot;
 use crate::time::Now;
 
 /// Keys of one share-partition that may be stopped at a time.
@@ -208,9 +207,8 @@ impl SharePartition {
 
     /// What waits of a key is ready now, with its count. How many records that are.
     fn end_waits_of(&mut self, key: KeyHash) -> u64 {
-        let of_key = |slot: &Slot| slot.scanned && self.key_of(slot) == Some(key);
-        let waits = self.waits.keys().copied().filter(|&offset| self.window.get(offset).is_some_and(of_key));
-        let waits: Vec<i64> = waits.collect();
+        let waits: Vec<i64> =
+            self.queue.queued(&self.window, key).filter(|offset| self.waits.contains_key(offset)).collect();
         for &offset in &waits {
             self.end_wait(offset);
             self.note(Change::Freed, offset);
@@ -295,13 +293,9 @@ impl SharePartition {
 
     /// Parked records of a key, ascending.
     fn parked_records(&self, key: KeyHash) -> Vec<i64> {
-        let of_key = |slot: &Slot| slot.scanned && self.key_of(slot) == Some(key);
-        self.stops
-            .records()
-            .filter(|(offset, stop)| {
-                stop.waits_for == WaitsFor::Hand && self.window.get(*offset).is_some_and(of_key)
-            })
-            .map(|(offset, _)| offset)
+        let queued = self.queue.queued(&self.window, key);
+        queued
+            .filter(|&offset| self.stops.get(offset).is_some_and(|stop| stop.waits_for == WaitsFor::Hand))
             .collect()
     }
 
