@@ -9,7 +9,6 @@ use super::event::{Event, Settlement};
 use super::partition::SharePartition;
 use super::recorder::Change;
 use super::stops::{KeyStop, Stop, WaitsFor};
-use super::window::Slot;
 use crate::time::Now;
 
 /// Keys of one share-partition that may be stopped at a time.
@@ -99,7 +98,7 @@ impl SharePartition {
     /// Whether a key or a record is in a page, or may be.
     pub(crate) fn may_rest(&self, key: KeyRef) -> bool {
         match key {
-            KeyRef::Key(key) => self.queue.resting().contains(key),
+            KeyRef::Key(key) => self.keeps_order() && self.queue.resting().contains(key),
             KeyRef::Offset(offset) => {
                 let unknown = self.window.get(offset.get()).is_none();
                 unknown
@@ -209,9 +208,8 @@ impl SharePartition {
 
     /// What waits of a key is ready now, with its count. How many records that are.
     fn end_waits_of(&mut self, key: KeyHash) -> u64 {
-        let of_key = |slot: &Slot| slot.scanned && self.key_of(slot) == Some(key);
-        let waits = self.waits.keys().copied().filter(|&offset| self.window.get(offset).is_some_and(of_key));
-        let waits: Vec<i64> = waits.collect();
+        let waits: Vec<i64> =
+            self.queue.queued(&self.window, key).filter(|offset| self.waits.contains_key(offset)).collect();
         for &offset in &waits {
             self.end_wait(offset);
             self.note(Change::Freed, offset);
@@ -223,6 +221,7 @@ impl SharePartition {
         if self.stops.get(offset).is_none_or(|stop| stop.waits_for != WaitsFor::Hand) {
             return 0;
         }
+        self.forget_key_stop_by(offset);
         self.free_record(offset);
         self.note(Change::Freed, offset);
         1
@@ -288,6 +287,7 @@ impl SharePartition {
         if self.window.slot(offset).is_out() {
             return Err(AdminError::Held);
         }
+        self.forget_key_stop_by(offset);
         self.settle(offset, Settlement::Skipped);
         self.note(Change::Settled(Settlement::Skipped), offset);
         Ok(1)
@@ -295,13 +295,9 @@ impl SharePartition {
 
     /// Parked records of a key, ascending.
     fn parked_records(&self, key: KeyHash) -> Vec<i64> {
-        let of_key = |slot: &Slot| slot.scanned && self.key_of(slot) == Some(key);
-        self.stops
-            .records()
-            .filter(|(offset, stop)| {
-                stop.waits_for == WaitsFor::Hand && self.window.get(*offset).is_some_and(of_key)
-            })
-            .map(|(offset, _)| offset)
+        let queued = self.queue.queued(&self.window, key);
+        queued
+            .filter(|&offset| self.stops.get(offset).is_some_and(|stop| stop.waits_for == WaitsFor::Hand))
             .collect()
     }
 

@@ -15,6 +15,7 @@
 //! order was switched on meanwhile) stands nowhere. No offset of a key is ready while a lower one is recalled,
 //! or while one is in the key's span.
 
+mod chain;
 mod keys;
 mod members;
 mod ranges;
@@ -553,25 +554,6 @@ impl KeyQueue {
     /// The oldest record that a followed key has next, with nothing of the key out.
     pub(crate) fn first_following(&self) -> Option<i64> {
         self.following.next(i64::MIN)
-    }
-
-    /// The first queued record of `key` in front of `offset` that is to be delivered: what was stopped recalls nothing.
-    pub(crate) fn first_waiting(&self, window: &Window, key: KeyHash, offset: i64) -> Option<i64> {
-        let next = |&at: &i64| Some(window.slot(at).next).filter(|&next| next != NONE);
-        std::iter::successors(self.head(key), next)
-            .take_while(|&at| at < offset)
-            .find(|&at| window.slot(at).state != RecordState::Stopped)
-    }
-
-    /// The first queued records of `key` that are not stopped, at most `max`.
-    pub(crate) fn chain(&self, window: &Window, key: KeyHash, max: usize) -> Vec<i64> {
-        let head = self.head(key);
-        let span = self.spans.get(key).map_or(i64::MAX, |span| span.first);
-        let next = |&offset: &i64| Some(window.slot(offset).next).filter(|&next| next != NONE);
-        std::iter::successors(head, next)
-            .take_while(|&offset| window.slot(offset).state != RecordState::Stopped && offset < span)
-            .take(max)
-            .collect()
     }
 
     /// Something about `key` has changed: finds its place among the ready ones anew.

@@ -39,7 +39,7 @@ impl SharePartition {
             leased_keys: self.queue.leased_keys() as u64,
             waiting: self.waiting_keys() as u64,
             parked: self.parked_keys() as u64,
-            following: self.stops.following_len() as u64,
+            following: self.following_keys() as u64,
             dead_letters: self.letters() as u64,
             spilled: self.queue.spans().records(),
             spans: self.spans(top),
@@ -68,8 +68,18 @@ impl SharePartition {
     /// Keys that wait for somebody's hand, and records that do so alone.
     pub(crate) fn parked_keys(&self) -> usize {
         let replayed: usize = self.stopped_replays().map(Self::parked_keys).sum();
-        let keys = self.stops.keys_len() - self.stops.following_len() + self.pages.parked();
+        let keys = self.stopped_keys() - self.following_keys() + self.pages.parked();
         keys + self.parked_alone().count() + replayed
+    }
+
+    /// Keys that are parked or followed. Without order no key is: what is parked then are records.
+    pub(crate) fn stopped_keys(&self) -> usize {
+        if self.keeps_order() { self.stops.keys_len() } else { 0 }
+    }
+
+    /// Keys whose records go to the dead-letter topic.
+    pub(crate) fn following_keys(&self) -> usize {
+        if self.keeps_order() { self.stops.following_len() } else { 0 }
     }
 
     /// Replays whose keys nothing else has stopped.
@@ -122,7 +132,7 @@ impl SharePartition {
 
     /// The keys and lone records that are stopped for longest.
     fn stopped(&self, top: usize) -> Vec<StoppedKey> {
-        let keys = self.stops.keys().map(|(key, stop)| StoppedKey {
+        let keys = self.stops.keys().filter(|_| self.keeps_order()).map(|(key, stop)| StoppedKey {
             key: Some(key),
             offset: Offset(stop.at),
             deliveries: stop.deliveries,
@@ -158,6 +168,7 @@ impl SharePartition {
     pub(crate) fn why(&self, outside: &Outside<'_>, question: KeyRef) -> Why {
         match question {
             KeyRef::Offset(offset) => self.why_record(outside, offset.get()),
+            KeyRef::Key(_) if !self.keeps_order() => Why::UnknownKey,
             KeyRef::Key(key) if self.replays.contains_key(&key) => {
                 let part = &self.replays[&key].part;
                 let first = part.first_of(key).into_iter().chain(self.first_of(key)).min();
@@ -175,9 +186,7 @@ impl SharePartition {
                 // Nothing of it is open: what comes of it goes there.
                 (None, Some(stop)) => Why::DeadLetter { since_ms: stop.wall_ms, trouble: outside.trouble },
                 (None, None) => match self.scan_bound() {
-                    Some(bound) if self.keeps_order() && self.window.scan() < outside.upper => {
-                        Why::NotScannedBound(bound)
-                    }
+                    Some(bound) if self.window.scan() < outside.upper => Why::NotScannedBound(bound),
                     _ => Why::UnknownKey,
                 },
             },

@@ -49,8 +49,8 @@ impl SharePartition {
                             continue;
                         }
                         self.gap(cursor, offset - 1);
-                        if offset >= self.recovery_until && self.window_is_full() {
-                            // It goes on here when there is room.
+                        if offset >= self.recovery_until && self.takes_no_more() {
+                            // It goes on here when there is room. What a restart has left unread is in the same scan.
                             (cursor, next) = (offset, offset);
                             break 'scan;
                         }
@@ -124,7 +124,7 @@ impl SharePartition {
         } else {
             self.enqueue(offset, &slot);
             if slot.state == RecordState::Stopped {
-                self.stop_key_of(offset, now);
+                self.stop_key_of(offset);
             }
         }
     }

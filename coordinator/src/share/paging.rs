@@ -412,6 +412,12 @@ pub(crate) fn find_in_page(
     void_from: i64,
     wanted: KeyRef,
 ) -> Result<Option<Resting>, DecodeError> {
+    // A page has its keys as they are: most need not be taken apart.
+    if let KeyRef::Key(key) = wanted
+        && !bytes.windows(size_of::<u64>()).any(|at| at == key.0.to_le_bytes())
+    {
+        return Ok(None);
+    }
     let (_, resting) = decode_page(bytes, void_from)?;
     Ok(resting.into_iter().find(|one| match wanted {
         KeyRef::Key(key) => one.key == Some(key),

@@ -237,6 +237,10 @@ impl SharePartition {
         }
         if self.config.order != order {
             self.rebuild_queues();
+            // Without order they stopped no key; a restart would have it so, too.
+            for offset in self.stops.records().map(|record| record.0).collect::<Vec<_>>() {
+                self.stop_key_of(offset);
+            }
         }
         if self.config.key_inflight_max != inflight {
             self.queue.limit_anew(&self.window, inflight as usize, self.config.key_inflight_max as usize);

@@ -48,7 +48,7 @@ impl SharePartition {
         self.stop_record(offset, stop, counted);
         self.note(Change::Stopped { stop, counted }, offset);
         if self.config.poison != Poison::DeadLetter {
-            self.stop_key_of(offset, now);
+            self.stop_key_of(offset);
         }
     }
 
@@ -79,7 +79,7 @@ impl SharePartition {
 
     /// What stopped a record stops its key, too, where it has one that keeps an order and is not stopped already. Of a
     /// record that a restart has told of the key is known only when the scan has come to it.
-    pub(super) fn stop_key_of(&mut self, offset: i64, now: Now) {
+    pub(super) fn stop_key_of(&mut self, offset: i64) {
         let slot = *self.window.slot(offset);
         let (Some(key), Some(stop)) = (self.key_of(&slot).filter(|_| slot.scanned), self.stops.get(offset))
         else {
@@ -91,10 +91,22 @@ impl SharePartition {
             (WaitsFor::DeadLetter, _) => return,
         };
         if self.stops.key(key).is_none() {
-            let reason = stop.reason;
-            let stop = KeyStop { follows, at: offset, deliveries: slot.count, wall_ms: now.wall_ms, reason };
+            let Stop { reason, wall_ms, .. } = *stop;
+            let stop = KeyStop { follows, at: offset, deliveries: slot.count, wall_ms, reason };
             self.stop_key(key, stop);
             self.note_event(&Event::KeyStopped { key, stop });
+        }
+    }
+
+    /// Without order a hand is on a parked record: the key that it parked is not to be found parked by it when order comes
+    /// back. What an operator has said of the key itself stays.
+    pub(super) fn forget_key_stop_by(&mut self, offset: i64) {
+        let Some(key) = self.window.get(offset).and_then(|slot| slot.key) else { return };
+        let (Some(by), Some(stop)) = (self.stops.get(offset), self.stops.key(key)) else { return };
+        let is_its_own = stop.reason != StopReason::Operator || stop.wall_ms == by.wall_ms;
+        if !stop.follows && stop.at == offset && stop.reason == by.reason && is_its_own {
+            self.resume_key(key);
+            self.note_event(&Event::KeyResumed(key));
         }
     }
 

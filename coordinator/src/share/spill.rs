@@ -195,6 +195,12 @@ impl SharePartition {
         self.window_is_full().then_some(Bound::WindowBytes)
     }
 
+    /// Whether a scan that is under way takes no more in. Without order it takes what it has found: Kafka's limit is one of
+    /// what goes out.
+    pub(super) fn takes_no_more(&self) -> bool {
+        self.keeps_order() && self.scan_bound().is_some()
+    }
+
     /// Whether no more records are taken in. An eighth is left, since a record costs more in a member's hands or while it
     /// waits; and what comes back from pages has an eighth for itself. Records that are at hand may always take an eighth,
     /// however much else there is: that would not become less by waiting.

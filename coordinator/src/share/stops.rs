@@ -60,6 +60,7 @@ pub(crate) struct Stops {
     records: BTreeMap<i64, Stop>,
     /// What members said of them.
     texts: BTreeMap<i64, Arc<str>>,
+    text_bytes: usize,
     /// Those of them that wait for the dead-letter topic.
     letters: BTreeSet<i64>,
     keys: BTreeMap<KeyHash, KeyStop>,
@@ -90,7 +91,7 @@ impl Stops {
     pub(crate) fn remove(&mut self, offset: i64) -> Option<Stop> {
         let stop = self.records.remove(&offset)?;
         self.letters.remove(&offset);
-        self.texts.remove(&offset);
+        self.text_bytes -= self.texts.remove(&offset).map_or(0, |text| text.len());
         Some(stop)
     }
 
@@ -108,7 +109,9 @@ impl Stops {
     /// Keeps what a member said, if the record is stopped.
     pub(crate) fn explain(&mut self, offset: i64, text: &Arc<str>) {
         if self.records.contains_key(&offset) {
-            self.texts.insert(offset, Arc::clone(text));
+            let before = self.texts.insert(offset, Arc::clone(text));
+            self.text_bytes += text.len();
+            self.text_bytes -= before.map_or(0, |text| text.len());
         }
     }
 
@@ -199,9 +202,8 @@ impl Stops {
 
     /// About how many bytes it takes.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        let texts: usize = self.texts.values().map(|text| text.len()).sum();
         let entries = self.records.len() + self.keys.len() + self.texts.len() + 2 * self.redrivable.len();
-        entries as u64 * ENTRY_BYTES + texts as u64
+        entries as u64 * ENTRY_BYTES + self.text_bytes as u64
     }
 
     /// Its part of a snapshot.

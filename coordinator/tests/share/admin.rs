@@ -280,3 +280,23 @@ fn k31_a_key_that_waits_for_a_retry_goes_on_when_it_is_resumed() {
         assert_eq!(world.alters(of("a"), KeyAction::Resume), 0);
     }
 }
+
+#[test]
+fn k31_a_key_is_resumed_with_all_that_is_parked_or_waits_of_it_and_of_no_other() {
+    let config = ShareConfig { poison: Poison::Park, backoff_ms: 60_000, ..key_config() };
+    let mut world = World::new(config);
+    world.log("a b a b a b");
+    assert_eq!(world.fetch("A", 10), [(0, 5, 1)]);
+    for offset in [2, 3] {
+        assert_eq!(world.ack("A", offset, offset, REJECT), None);
+    }
+    for offset in [0, 1, 4, 5] {
+        assert_eq!(world.ack("A", offset, offset, RELEASE), None);
+    }
+    assert_eq!(world.fetch("A", 10), []);
+    // What was recalled did not fail, and does not wait.
+    assert_eq!(world.alters(of("a"), KeyAction::Resume), 2);
+    assert_eq!(world.fetch("B", 10), [(0, 0, 2), (2, 2, 1), (4, 4, 1)]);
+    assert_eq!(world.alters(of("b"), KeyAction::Resume), 2);
+    assert_eq!(world.fetch("B", 10), [(1, 1, 2), (3, 3, 1), (5, 5, 1)]);
+}

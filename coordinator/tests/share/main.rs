@@ -15,6 +15,7 @@ mod known_groups;
 mod members;
 mod model;
 mod offsets_admin;
+mod order_switched;
 mod parked_keys;
 mod parked_replays;
 mod read_anew;

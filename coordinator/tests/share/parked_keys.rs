@@ -101,6 +101,31 @@ fn past_so_many_parked_keys_nothing_new_is_read() {
     }
 }
 
+/// After a restart what stands there already is read again, and no more.
+#[test]
+fn past_so_many_parked_keys_nothing_new_is_read_after_a_restart_either() {
+    for backoff_ms in [0, 3_600_000] {
+        let config =
+            ShareConfig { stuck_keys_max: 2, backoff_ms, backoff_max_ms: backoff_ms, ..key_config() };
+        let mut w = World::new(ShareConfig { poison: Poison::Park, ..config });
+        w.log("a b c d");
+        assert_eq!(w.fetch("A", 9), [(0, 3, 1)]);
+        let kind = if backoff_ms == 0 { REJECT } else { RELEASE };
+        assert_eq!(w.ack("A", 0, 2, kind), None);
+        assert_eq!(w.ack("A", 3, 3, ACCEPT), None);
+        w.log(&(0..300).map(|key| format!("k{key} ")).collect::<String>());
+        for _ in 0..3 {
+            assert_eq!(w.fetch("A", 9), []);
+            assert_eq!((w.view().bound, w.view().scan.get()), (Some(Bound::StuckKeys), 4));
+            w.restart(0);
+            w.reopen("A");
+        }
+        assert_eq!(w.alters(of("b"), KeyAction::Resume), 1);
+        assert_eq!(w.fetch("A", 1), [(1, 1, i16::from(backoff_ms > 0) + 1)]);
+        assert_eq!(w.fetch("A", 1), [(4, 4, 1)]);
+    }
+}
+
 #[test]
 fn what_is_parked_in_a_page_is_told_of_without_bringing_it_back() {
     let mut w = one_at_rest();

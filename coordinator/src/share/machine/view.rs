@@ -130,7 +130,7 @@ impl<S: Slice> ShareMachine<S> {
             resting_keys: part.resting_keys(),
             spilled_keys: part.queue().spans().len(),
             spilled: part.queue().spans().records(),
-            stopped_keys: part.stops.keys_len(),
+            stopped_keys: part.stopped_keys(),
             dead_letters: part.letters(),
             bound: part.bound(),
             heap_bytes: part.heap_bytes(),
@@ -166,7 +166,7 @@ impl<S: Slice> ShareMachine<S> {
                 view.waiting_keys += open.waiting_keys();
                 view.spilled_keys += open.queue().spans().len();
                 view.spilled += open.queue().spans().records();
-                view.followed_keys += open.stops.following_len();
+                view.followed_keys += open.following_keys();
                 view.parked_keys += open.parked_keys();
                 view.dead_letters += open.letters();
                 view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());
