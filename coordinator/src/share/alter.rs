@@ -143,8 +143,9 @@ impl SharePartition {
                 match self.window.get(offset).filter(|slot| slot.scanned) {
                     Some(slot) => Ok(self.key_of(slot).map_or(Subject::Record(offset), Subject::Key)),
                     None => {
-                        let key = self.stops.redrivable_key(offset).filter(|_| self.keeps_order());
-                        key.map(Subject::Key).ok_or(AdminError::UnknownRecord)
+                        let replayed = self.replay_of(offset).map(|replay| replay.0);
+                        let key = replayed.or_else(|| self.stops.redrivable_key(offset));
+                        key.filter(|_| self.keeps_order()).map(Subject::Key).ok_or(AdminError::UnknownRecord)
                     }
                 }
             }
@@ -194,7 +195,7 @@ impl SharePartition {
             self.note_event(&Event::KeyResumed(key));
         }
         let replay = self.replays.get_mut(&key);
-        let waited = replay.map_or(0, |replay| replay.part.end_waits_of(key)) + self.end_waits_of(key);
+        let waited = replay.map_or(0, |replay| replay.part.resume(key)) + self.end_waits_of(key);
         for &offset in &parked {
             self.free_record(offset);
             self.note(Change::Freed, offset);
@@ -262,7 +263,8 @@ impl SharePartition {
         if dropped == 0 {
             return Err(if unread { AdminError::NotAtHand } else { AdminError::NothingThere });
         }
-        if self.stops.key(key).is_some_and(|stop| !stop.follows) {
+        let replayed = self.replays.get(&key).and_then(|replay| replay.part.stops.key(key));
+        if self.stops.key(key).into_iter().chain(replayed).any(|stop| !stop.follows) {
             self.resume(key);
         }
         Ok(dropped)

@@ -39,7 +39,7 @@ impl SharePartition {
             waiting: self.waiting_keys() as u64,
             parked: self.parked_keys() as u64,
             following: self.stops.following_len() as u64,
-            dead_letters: self.stops.letters_len() as u64,
+            dead_letters: self.letters() as u64,
             spilled: self.queue.spans().records(),
             spans: self.spans(top),
             bound: self.bound(),
@@ -58,9 +58,22 @@ impl SharePartition {
         answer
     }
 
+    /// Records that wait for the dead-letter topic.
+    pub(crate) fn letters(&self) -> usize {
+        self.stops.letters_len() + self.replays.values().map(|replay| replay.part.letters()).sum::<usize>()
+    }
+
     /// Keys that wait for somebody's hand, and records that do so alone.
     pub(crate) fn parked_keys(&self) -> usize {
-        self.stops.keys_len() - self.stops.following_len() + self.parked_alone().count() + self.pages.parked()
+        let replayed: usize = self.stopped_replays().map(Self::parked_keys).sum();
+        let keys = self.stops.keys_len() - self.stops.following_len() + self.pages.parked();
+        keys + self.parked_alone().count() + replayed
+    }
+
+    /// Replays whose keys nothing else has stopped.
+    fn stopped_replays(&self) -> impl Iterator<Item = &Self> {
+        let stopped = self.replays.iter().filter(|(key, _)| self.stops.key(**key).is_none());
+        stopped.map(|(_, replay)| &replay.part)
     }
 
     /// The first record that is not done, where there is one below `upper`.
@@ -123,7 +136,8 @@ impl SharePartition {
             follows: false,
             reason: stop.reason,
         });
-        let mut stopped: Vec<StoppedKey> = keys.chain(lone).take(LOOK_MAX).collect();
+        let replayed = self.stopped_replays().flat_map(|part| part.stopped(top));
+        let mut stopped: Vec<StoppedKey> = keys.chain(lone).take(LOOK_MAX).chain(replayed).collect();
         stopped.sort_by_key(|stopped| (stopped.since_ms, stopped.offset));
         stopped.truncate(top);
         stopped

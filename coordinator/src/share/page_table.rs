@@ -129,6 +129,12 @@ impl PageTable {
         self.keyless
     }
 
+    /// The first of them that holds something before this offset.
+    pub(crate) fn parked_below(&self, end: i64) -> Option<u64> {
+        let mut below = self.by_lowest.range(..(end, 0)).map(|page| page.1);
+        below.find(|id| self.resting.get(id).is_some_and(|page| page.due == NEVER))
+    }
+
     /// Parked keys, and parked records without one, that rest.
     pub(crate) fn parked(&self) -> usize {
         self.parked

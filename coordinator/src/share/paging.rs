@@ -231,11 +231,14 @@ impl SharePartition {
         Some(id)
     }
 
-    /// A page of what is parked that should be in memory: without order it would hold back what lies behind it, and some
-    /// of what is parked is to be shown.
+    /// A page of what is parked that should be in memory: some of that is to be shown, and without order it would hold back
+    /// what lies behind it, as far as is read there.
     fn parked_page(&self) -> Option<u64> {
+        if !self.keeps_order() {
+            return self.pages.parked_below(self.unordered_end());
+        }
         let few = self.stops.parked_about() < self.parked_shown().div_ceil(2);
-        self.pages.first_parked().filter(|_| few || !self.keeps_order())
+        self.pages.first_parked().filter(|_| few)
     }
 
     /// When the next page is due that is not yet: its time to be read, or where there was no room then, its own.

@@ -194,11 +194,12 @@ impl SharePartition {
         }
     }
 
-    /// Poison of a replay was settled before: it is not parked, and followed by nothing.
+    /// What fails in a replay is parked as any other record; but the rest does not follow it to the dead-letter topic:
+    /// whoever brought it back has decided about the rest anew.
     pub(super) fn replay_config(&self) -> Arc<ShareConfig> {
         let poison = match self.config.poison {
-            Poison::DeadLetter | Poison::Follow => Poison::DeadLetter,
-            Poison::Skip | Poison::Park => Poison::Skip,
+            Poison::Follow => Poison::DeadLetter,
+            poison => poison,
         };
         // Its own bound is the number of records that are looked up ahead.
         let config = ShareConfig::clone(&self.config);
@@ -211,10 +212,11 @@ impl SharePartition {
         for (&key, replay) in &mut self.replays {
             replay.part.window.advance();
             if replay.part.window.start() > replay.to {
-                done.push(key);
+                done.push((key, replay.part.stops.key(key).copied()));
                 continue;
             }
-            let parked = self.stops.key(key).is_some_and(|stop| !stop.follows);
+            let mut stops = self.stops.key(key).into_iter().chain(replay.part.stops.key(key));
+            let parked = stops.any(|stop| !stop.follows);
             let rests = self.queue.resting().contains(key);
             let first = self.queue.first(key);
             let before = first.is_some_and(|first| first < replay.next(key));
@@ -226,7 +228,14 @@ impl SharePartition {
         for key in self.replays.keys().copied().collect::<Vec<_>>() {
             self.update_stop(key);
         }
-        done.into_iter().for_each(|key| self.end_replay(key));
+        for (key, stop) in done {
+            // What stopped the key in its replay stops it behind that, too.
+            if let Some(stop) = stop.filter(|_| self.stops.key(key).is_none()) {
+                self.stop_key(key, stop);
+                self.note_event(&Event::KeyStopped { key, stop });
+            }
+            self.end_replay(key);
+        }
     }
 
     /// What is to be looked up now; it is taken as under way.
@@ -234,8 +243,9 @@ impl SharePartition {
         let mut look_ups = Vec::new();
         for (&key, replay) in &mut self.replays {
             let scan = replay.part.window.scan();
-            // What comes next is known in any case: an operator may skip it.
-            let blocked = replay.part.queue.hands_out_nothing(key) && replay.part.window.len() > 0;
+            // What comes next is known in any case, and what a restart has told of: an operator may skip it.
+            let is_known = replay.part.window.len() > 0 && replay.part.may_grant(replay.to + 1);
+            let blocked = replay.part.queue.hands_out_nothing(key) && is_known;
             if replay.looking || blocked || scan > replay.to || replay.part.window.len() >= AHEAD_MAX {
                 continue;
             }

@@ -85,10 +85,15 @@ impl SharePartition {
         !self.window_is_full() || !self.queue.is_open()
     }
 
+    /// Without order nothing is read from here on.
+    pub(super) fn unordered_end(&self) -> i64 {
+        self.window.start() + 2 * i64::from(self.config.record_locks_max)
+    }
+
     /// Without order there are no queues to run low: spans of before empty from the first on, as far as Kafka's limit
     /// lets records go out.
     fn first_unordered(&self) -> Option<KeyHash> {
-        let end = self.window.start() + 2 * i64::from(self.config.record_locks_max);
+        let end = self.unordered_end();
         let near = self.queue.spans().by_first().take_while(|span| span.0 < end);
         near.map(|span| span.1)
             .find(|&key| self.queue.spans().get(key).is_some_and(|span| span.finding.is_none()))
@@ -182,8 +187,7 @@ impl SharePartition {
     /// Why it does not read on, where a bound is the reason.
     pub(crate) fn scan_bound(&self) -> Option<Bound> {
         if self.config.order == ShareOrder::None {
-            let ahead = self.window.scan() - self.window.start();
-            return (ahead >= 2 * i64::from(self.config.record_locks_max)).then_some(Bound::Span);
+            return (self.window.scan() >= self.unordered_end()).then_some(Bound::Span);
         }
         if self.stuck_keys() as u64 > self.config.stuck_keys_max {
             return Some(Bound::StuckKeys);

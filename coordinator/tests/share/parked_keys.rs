@@ -208,6 +208,28 @@ fn without_order_what_was_parked_in_a_page_holds_back_nothing_but_itself() {
 }
 
 #[test]
+fn without_order_pages_come_back_as_far_as_is_read() {
+    let mut w = small(Poison::Park);
+    let names: Vec<String> = (0..300).map(|number| format!("k{number}")).collect();
+    w.log(&names.join(" "));
+    assert_eq!(reject_all(&mut w), 300);
+    w.pass_ms(2_000);
+    assert_eq!(w.fetch("A", 9), []);
+    assert_eq!(w.view().resting_keys, 300, "{:?}", w.view());
+    (w.config.order, w.config.record_locks_max) = (ShareOrder::None, 100);
+    w.configure();
+    for _ in 0..400 {
+        assert_eq!(w.fetch("A", 9), []);
+        w.pass_ms(10);
+    }
+    assert_eq!(w.view().resting_keys, 100, "{:?}", w.view());
+    assert_eq!(w.alters(at(0), KeyAction::Skip), 1);
+    assert_eq!(w.fetch("A", 9), []);
+    w.pass_ms(10);
+    assert_eq!((w.start(), w.view().resting_keys), (1, 99));
+}
+
+#[test]
 fn k64_a_parked_key_in_a_page_stays_so_when_its_record_leaves_the_log() {
     let mut w = one_at_rest();
     w.log_start(1);

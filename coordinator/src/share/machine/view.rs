@@ -130,7 +130,7 @@ impl<S: Slice> ShareMachine<S> {
             spilled_keys: part.queue().spans().len(),
             spilled: part.queue().spans().records(),
             stopped_keys: part.stops.keys_len(),
-            dead_letters: part.stops.letters_len(),
+            dead_letters: part.letters(),
             bound: part.bound(),
             heap_bytes: part.heap_bytes(),
             counters: part.counters,
@@ -167,7 +167,7 @@ impl<S: Slice> ShareMachine<S> {
                 view.spilled += open.queue().spans().records();
                 view.followed_keys += open.stops.following_len();
                 view.parked_keys += open.parked_keys();
-                view.dead_letters += open.stops.letters_len();
+                view.dead_letters += open.letters();
                 view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());
                 view.retention_warnings += usize::from(part.watched.warning().is_some());
                 let oldest = open.oldest(end).and_then(|offset| part.watched.timestamp_of(offset));

@@ -98,7 +98,7 @@ impl Record {
     pub(super) fn poison(&mut self, surely: bool, poison: Poison) {
         let to = |known: Tri| if surely { Tri::Yes } else { known.at_least_maybe() };
         match poison {
-            // A replay parks nothing; whether this is one is not known for certain.
+            // Whether this is a replay is not known for certain, nor whether that has ended meanwhile.
             Poison::Park if self.replayed => {
                 self.settled = self.settled.at_least_maybe();
                 (self.stop, self.by_hand) = (self.stop.at_least_maybe(), true);
