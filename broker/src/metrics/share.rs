@@ -16,7 +16,7 @@ const KEYED_GROUPS_MAX: usize = 100;
 /// Name behind `sluice_share_`, type, meaning, value.
 type Series = (&'static str, &'static str, &'static str, fn(&ShareGroupView) -> i64);
 
-const SERIES: [Series; 22] = [
+const SERIES: [Series; 21] = [
     ("partitions", "gauge", "Share-partitions in memory", |view| count(view.partitions)),
     (
         "bound_partitions",
@@ -32,7 +32,12 @@ const SERIES: [Series; 22] = [
     ("in_flight_records", "gauge", "Records in the hands of members", |view| count(view.out)),
     ("ready_records", "gauge", "Records, about, that could be delivered now", |view| count(view.ready)),
     ("leased_keys", "gauge", "Keys that are leased to a member", |view| count(view.leased_keys)),
-    ("delayed_keys", "gauge", "Keys that wait for a retry", |view| count(view.waiting_keys)),
+    (
+        "delayed_keys",
+        "gauge",
+        "Keys that wait for a retry; records that keep no order count as one each",
+        |view| count(view.waiting_keys),
+    ),
     ("parked_keys", "gauge", "Keys that are parked", |view| count(view.parked_keys)),
     ("followed_keys", "gauge", "Keys whose rest goes to the dead-letter topic", |view| {
         count(view.followed_keys)
@@ -55,18 +60,15 @@ const SERIES: [Series; 22] = [
         "Share-partitions of which retention will soon take records that are not done",
         |view| count(view.retention_warnings),
     ),
-    (
-        "oldest_record_timestamp_ms",
-        "gauge",
-        "Timestamp of the oldest record that is not done; 0 where none is known",
-        |view| view.oldest_ms.unwrap_or(0),
-    ),
     ("memory_bytes", "gauge", "Memory, about", |view| wide(view.heap_bytes)),
     ("deliveries_total", "counter", "Records handed out", |view| wide(view.counters.granted)),
     ("accepted_total", "counter", "Records accepted", |view| wide(view.counters.accepted)),
-    ("corrupt_total", "counter", "Records whose stored batch cannot be read", |view| {
-        wide(view.counters.corrupt)
-    }),
+    (
+        "corrupt_total",
+        "counter",
+        "Records whose stored batch was found to be unreadable, whatever became of them",
+        |view| wide(view.counters.corrupt),
+    ),
     (
         "recalled_total",
         "counter",
@@ -79,6 +81,11 @@ const SERIES: [Series; 22] = [
     }),
 ];
 
+const OLDEST: (&str, &str) = (
+    "oldest_record_timestamp_ms",
+    "Timestamp of the oldest record that is not done, or of one that was the oldest a few seconds ago",
+);
+
 /// Why records ended otherwise than by an accept.
 type Reason = (&'static str, fn(&ShareGroupView) -> u64);
 
@@ -87,7 +94,7 @@ const ARCHIVED: (&str, &str) =
 const REASONS: [Reason; 6] = [
     ("rejected", |view| view.counters.rejected),
     ("delivery_limit", |view| view.counters.limit_reached),
-    ("corrupt", |view| view.counters.corrupt),
+    ("corrupt", |view| view.counters.corrupt_skipped),
     ("gap", |view| view.counters.gaps),
     ("dead_lettered", |view| view.counters.dead_lettered),
     ("skipped", |view| view.counters.skipped),
@@ -118,7 +125,7 @@ const KEYS: [KeySeries; 3] = [
     ),
 ];
 
-/// The text of all series. Counters begin anew when a share-partition is loaded again.
+/// The text of all series.
 pub(super) fn page(groups: &[(Arc<str>, ShareGroupView)]) -> String {
     let mut page = String::new();
     let shown = &groups[..groups.len().min(GROUPS_MAX)];
@@ -127,6 +134,12 @@ pub(super) fn page(groups: &[(Arc<str>, ShareGroupView)]) -> String {
         for (group, view) in shown {
             let _ = writeln!(page, "sluice_share_{name}{{group=\"{}\"}} {}", escaped(group), value(view));
         }
+    }
+    // None where nothing waits: an alert on the age of a 0 would see decades.
+    let (name, meaning) = OLDEST;
+    let _ = writeln!(page, "# HELP sluice_share_{name} {meaning}\n# TYPE sluice_share_{name} gauge");
+    for (group, oldest) in shown.iter().filter_map(|(group, view)| Some((group, view.oldest_ms?))) {
+        let _ = writeln!(page, "sluice_share_{name}{{group=\"{}\"}} {oldest}", escaped(group));
     }
     let (name, meaning) = ARCHIVED;
     let _ = writeln!(page, "# HELP sluice_share_{name} {meaning}\n# TYPE sluice_share_{name} counter");
@@ -182,6 +195,26 @@ mod tests {
     fn keys_that_wait_in_pages_are_counted_as_delayed() {
         let groups = [(Arc::from("g"), ShareGroupView { waiting_keys: 3, ..ShareGroupView::default() })];
         assert!(page(&groups).contains("sluice_share_delayed_keys{group=\"g\"} 3\n"));
+    }
+
+    #[test]
+    fn where_nothing_waits_there_is_no_oldest_record() {
+        let some = ShareGroupView { oldest_ms: Some(1_700_000_000_000), ..ShareGroupView::default() };
+        let page = page(&[(Arc::from("g"), ShareGroupView::default()), (Arc::from("h"), some)]);
+        let series = page.lines().filter(|line| line.starts_with("sluice_share_oldest_record"));
+        assert_eq!(
+            series.collect::<Vec<_>>(),
+            ["sluice_share_oldest_record_timestamp_ms{group=\"h\"} 1700000000000"]
+        );
+    }
+
+    #[test]
+    fn unreadable_records_are_archived_where_they_are_skipped() {
+        let counters =
+            coordinator::share::ShareCounters { corrupt: 5, corrupt_skipped: 3, ..Default::default() };
+        let page = page(&[(Arc::from("g"), ShareGroupView { counters, ..ShareGroupView::default() })]);
+        assert!(page.contains("sluice_share_corrupt_total{group=\"g\"} 5\n"), "{page}");
+        assert!(page.contains("sluice_share_archived_total{group=\"g\",reason=\"corrupt\"} 3\n"), "{page}");
     }
 
     #[test]

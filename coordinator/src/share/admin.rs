@@ -228,7 +228,8 @@ pub struct ShareKeys {
     pub bound: Option<Bound>,
     /// Why dead letters wait, where they do.
     pub dead_letter_trouble: Option<DeadLetterTrouble>,
-    /// Timestamp of the record at the start offset; `None` where all is done, or it cannot be read.
+    /// Timestamp of the record at the start offset, or of one that was there a few seconds ago; `None` where all is done, or
+    /// none is known.
     pub oldest_ms: Option<i64>,
     /// Unsettled records that retention takes next, where it will soon.
     pub retention: Option<RetentionWarning>,

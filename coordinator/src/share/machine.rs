@@ -47,7 +47,7 @@ use super::member::Member;
 use super::partition::SharePartition;
 use super::recovery::Recovery;
 use super::spill::LookUp;
-use super::{ShareConfig, ShareLimits};
+use super::{ShareConfig, ShareCounters, ShareLimits};
 use crate::command::{ConnectionId, Ticket, TopicImage};
 use crate::io::{Completion, OpId, ShareStateId, Slice, Submission};
 use crate::outbox::{LogTable, Outbox, Owner};
@@ -160,6 +160,8 @@ struct Part {
     copying: Copying,
     /// What was seen of its oldest record.
     watched: Watched,
+    /// What was counted, as far as it is stored.
+    counted: ShareCounters,
 }
 
 /// An append of events that is under way.
@@ -171,6 +173,8 @@ struct Flushing {
     ended: Vec<(u64, Survivor)>,
     /// The start offset that it stores.
     start: i64,
+    /// What was counted up to here.
+    counted: ShareCounters,
 }
 
 #[derive(Debug)]
@@ -440,7 +444,7 @@ impl<S: Slice> ShareMachine<S> {
             Completion::Synced(op, result) => self.synced(now, op, result, out),
             Completion::Appended(op, result) => self.letters_appended(now, op, result, out),
             Completion::RecordsRead(op, result) => self.records_read(now, op, result, logs, out),
-            Completion::RetentionFound(op, result) => self.retention_found(now, op, result, out),
+            Completion::RetentionFound(op, result) => self.retention_found(now, op, result, logs, out),
             Completion::Built(op, results) => self.built(now, op, results, out),
             Completion::ShareStateDeleted(op, result) => match self.ops.remove(&op) {
                 Some(Op::DeletePart(number, partition)) => self.delete_done(number, partition, result, out),

@@ -177,7 +177,8 @@ impl ShareConfig {
     }
 }
 
-/// What happened to a share-partition's records since it was loaded.
+/// What happened to a share-partition's records since it came into memory: what is stored, and what comes of reading stored
+/// state back does not count again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareCounters {
     /// Records handed out.
@@ -196,7 +197,9 @@ pub struct ShareCounters {
     pub dead_lettered: u64,
     /// Skipped or dropped by an operator.
     pub skipped: u64,
-    /// Records whose stored batch cannot be read.
+    /// Skipped, since their stored batch cannot be read.
+    pub corrupt_skipped: u64,
+    /// Records whose stored batch was found to be unreadable, whatever became of them.
     pub corrupt: u64,
     /// Records recalled from their holder.
     pub recalled: u64,
@@ -221,6 +224,7 @@ impl ShareCounters {
         self.gaps += other.gaps;
         self.dead_lettered += other.dead_lettered;
         self.skipped += other.skipped;
+        self.corrupt_skipped += other.corrupt_skipped;
         self.corrupt += other.corrupt;
         self.recalled += other.recalled;
         self.acknowledged_recalled += other.acknowledged_recalled;
@@ -232,7 +236,7 @@ impl ShareCounters {
     pub(crate) fn settled(&mut self, how: event::Settlement) {
         let counter = match how {
             event::Settlement::Accepted => return self.accepted += 1,
-            event::Settlement::Corrupt => &mut self.corrupt,
+            event::Settlement::Corrupt => &mut self.corrupt_skipped,
             event::Settlement::Rejected => &mut self.rejected,
             event::Settlement::LimitReached => &mut self.limit_reached,
             event::Settlement::Gap => &mut self.gaps,

@@ -43,7 +43,7 @@ pub(crate) struct SharePartition {
     /// Delayed records: the stored wait and its end on the monotonic clock.
     pub(super) waits: BTreeMap<i64, (Wait, Mono)>,
     wait_ends: BTreeSet<(Mono, i64)>,
-    /// Delayed records without a key.
+    /// Delayed records that keep no order.
     pub(super) keyless_waits: usize,
     /// What is not in memory.
     pub(super) pages: PageTable,
@@ -390,7 +390,7 @@ impl SharePartition {
 
     pub(super) fn insert_wait(&mut self, offset: i64, wait: Wait, end: Mono) {
         self.forget_wait(offset);
-        self.keyless_waits += usize::from(self.waits_without_key(offset));
+        self.keyless_waits += usize::from(self.waits_alone(offset));
         self.waits.insert(offset, (wait, end));
         self.wait_ends.insert((end, offset));
     }
@@ -399,12 +399,12 @@ impl SharePartition {
     pub(super) fn forget_wait(&mut self, offset: i64) -> Option<(Wait, Mono)> {
         let (wait, end) = self.waits.remove(&offset)?;
         self.wait_ends.remove(&(end, offset));
-        self.keyless_waits -= usize::from(self.waits_without_key(offset));
+        self.keyless_waits -= usize::from(self.waits_alone(offset));
         Some((wait, end))
     }
 
-    fn waits_without_key(&self, offset: i64) -> bool {
-        self.window.get(offset).is_none_or(|slot| slot.key.is_none())
+    fn waits_alone(&self, offset: i64) -> bool {
+        self.window.get(offset).is_none_or(|slot| self.key_of(slot).is_none())
     }
 
     /// A wait is over.
@@ -499,6 +499,7 @@ impl SharePartition {
             }
         }
         self.queue_spans();
+        self.keyless_waits = self.waits.keys().filter(|&&offset| self.waits_alone(offset)).count();
     }
 
     /// With key order every key with a span has a queue.
@@ -516,6 +517,12 @@ impl SharePartition {
             let (holder, recalled) = (lock.holder, slot.state == RecordState::Recalled);
             self.queue.lend(&mut self.window, key, offset, holder, recalled);
         }
+    }
+
+    /// What was counted was done before.
+    pub(super) fn forget_counted(&mut self) {
+        self.counters = ShareCounters::default();
+        self.replays.values_mut().for_each(|replay| replay.part.counters = ShareCounters::default());
     }
 
     /// Notes a change that was made.

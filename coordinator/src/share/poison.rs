@@ -33,6 +33,7 @@ pub(crate) struct DeadLetter {
 impl SharePartition {
     /// A record is poison. It is in a member's hands, or its batch turned out to be unreadable.
     pub(super) fn poison(&mut self, offset: i64, reason: StopReason, now: Now) {
+        self.counters.corrupt += u64::from(reason == StopReason::Corrupt);
         let waits_for = match self.config.poison {
             Poison::Skip => {
                 let how = settlement(reason);
@@ -66,6 +67,7 @@ impl SharePartition {
     pub(super) fn poison_unknown(&mut self, offset: i64, now: Now) {
         if self.config.poison == Poison::Skip {
             self.window.settle_gap(offset, offset);
+            self.counters.corrupt += 1;
             self.counters.settled(Settlement::Corrupt);
             return self.note(Change::Settled(Settlement::Corrupt), offset);
         }

@@ -99,6 +99,7 @@ impl Recovery {
         }
         // That they ended is stored.
         self.partition.take_ended_locks();
+        self.partition.forget_counted();
         Ok(self.partition)
     }
 }

@@ -169,7 +169,7 @@ impl SharePartition {
         self.pages.log_started(at);
     }
 
-    /// Keys that wait for a retry: in memory and in pages. Records without a key count as one each.
+    /// Keys that wait for a retry: in memory and in pages. Records that keep no order count as one each.
     pub(crate) fn waiting_keys(&self) -> usize {
         self.queue.waiting_keys() + self.keyless_waits + self.resting_keys() - self.pages.parked()
     }

@@ -5,6 +5,7 @@
 mod admin;
 mod answers;
 mod common;
+mod counters;
 mod dead_letters;
 mod executor;
 mod hand;
@@ -15,6 +16,7 @@ mod members;
 mod model;
 mod offsets_admin;
 mod parked_keys;
+mod parked_replays;
 mod read_anew;
 mod read_on;
 mod recall;

@@ -105,3 +105,17 @@ fn a_warning_that_is_not_due_any_more_goes() {
     assert!(world.describe(&[]).unwrap().retention.is_none());
     assert_eq!(warnings(&world).len(), 1);
 }
+
+#[test]
+fn a_warning_names_nothing_that_is_done() {
+    let mut world = World::new(ShareConfig { poison: Poison::Park, ..key_config() });
+    world.log("a b c");
+    assert_eq!(world.fetch("A", 10), [(0, 2, 1)]);
+    world.retention = due(&world, 2, 5_000);
+    world.pass_ms(5_000);
+    assert_eq!(world.describe(&[]).unwrap().retention.unwrap().offset, Offset(0));
+    assert_eq!(world.ack("A", 0, 0, ACCEPT), None);
+    assert_eq!(world.describe(&[]).unwrap().retention.unwrap().offset, Offset(1));
+    assert_eq!(world.ack("A", 1, 1, ACCEPT), None);
+    assert_eq!(world.describe(&[]).unwrap().retention, None, "retention does not take 2 yet");
+}

@@ -392,8 +392,10 @@ impl<S: Slice> ShareMachine<S> {
         let outside = Outside { now, upper, gone_until: &gone_until, trouble: part.copying.trouble() };
         let top = request.top.min(TOP_MAX) as usize;
         let mut answer = open.look(&outside, top, &request.questions);
-        answer.oldest_ms = open.oldest(upper).and_then(|offset| part.watched.timestamp_of(offset));
-        answer.retention = part.watched.warning();
+        let oldest = open.oldest(upper);
+        answer.oldest_ms = oldest.and_then(|offset| part.watched.timestamp_of(offset));
+        answer.retention = oldest.and_then(|offset| part.watched.warning(offset));
+        answer.counters = part.counted;
         answer
     }
 

@@ -209,10 +209,10 @@ impl<S: Slice> ShareMachine<S> {
             }
             Timer::Sync(part) => self.sync(part, out),
             Timer::Reload(part) => self.reload_due(part, out),
-            Timer::Letters(part) | Timer::ReadOn(part) => {
+            // Looked at the end of the round.
+            Timer::Letters(part) | Timer::ReadOn(part) | Timer::Watch(part) => {
                 self.dirty.insert(part);
             }
-            Timer::Watch(part) => self.watch(part, out),
             Timer::Grace(member) => {
                 if self.members.get(&member).is_some_and(|member| member.connections.is_empty()) {
                     self.end_session(now, member);

@@ -17,7 +17,7 @@ use crate::share::holders::Survivor;
 use crate::share::member::Loss;
 use crate::share::partition::SharePartition;
 use crate::share::recovery::Recovery;
-use crate::share::{ShareError, ShareOrder, ShareReset};
+use crate::share::{ShareCounters, ShareError, ShareOrder, ShareReset};
 use crate::time::{Micros, Mono, Now};
 
 /// How long a share-partition whose events the disk refuses rests before it is read again.
@@ -57,6 +57,7 @@ impl<S: Slice> ShareMachine<S> {
                 scan_is_void: false,
                 copying: Copying::default(),
                 watched: Watched::default(),
+                counted: ShareCounters::default(),
             };
             self.parts.insert(number, part);
             number
@@ -134,13 +135,15 @@ impl<S: Slice> ShareMachine<S> {
             self.ops.insert(op, Op::LoadPages(number, generation));
             return;
         }
-        let (group, log_start) = (part.group, logs.get(&part.id).map(|facts| facts.log_start.get()));
+        let (group, counted) = (part.group, part.counted);
+        let log_start = logs.get(&part.id).map(|facts| facts.log_start.get());
         let survivors = survivors.take();
         let loading = std::mem::replace(&mut part.state, PartState::Opening(survivors.clone()));
         let PartState::Loading(recovery, _) = loading else { return };
         let (Ok(mut partition), Some(log_start)) = (recovery.finish(now), log_start) else {
             return self.load_failed(now, number);
         };
+        partition.counters = counted;
         // Settings may have changed since the stored state was written, and while its pages were read.
         partition.configure(self.config(group));
         partition.recovered(now, log_start, survivors.as_ref());
@@ -196,6 +199,7 @@ impl<S: Slice> ShareMachine<S> {
     fn start_part(&mut self, now: Now, number: u32, at: i64) {
         let Some(part) = self.parts.get(&number) else { return };
         let mut partition = SharePartition::new(self.config(part.group), Arc::clone(&self.limits.window));
+        partition.counters = part.counted;
         partition.start_at(at, now);
         self.opened(number, partition, None);
     }

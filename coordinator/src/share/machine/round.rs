@@ -45,7 +45,7 @@ impl<S: Slice> ShareMachine<S> {
         }
         for part in touched {
             self.append_events(now, part, out);
-            self.keep_watch(now, part);
+            self.keep_watch(now, part, logs, out);
             let open = self.parts.get(&part).and_then(Part::open);
             let deadline = open.and_then(|open| open.next_deadline(now));
             self.timers.set(Timer::Part(part), deadline);
@@ -330,6 +330,7 @@ impl<S: Slice> ShareMachine<S> {
         let PartState::Open(open) = &mut part.state else { return };
         let writes_out = open.wants_page_out(now);
         if !open.has_events() && !writes_out {
+            part.counted = open.counters;
             return;
         }
         let events = open.take_events();
@@ -348,6 +349,7 @@ impl<S: Slice> ShareMachine<S> {
             answers: std::mem::take(&mut part.waiting),
             ended: open.take_ended_locks(),
             start: open.window.start(),
+            counted: open.counters,
         });
         self.ops.insert(op, Op::Flush { part: number, generation, snapshot_bytes });
         let sync_ms = self.groups.get(&part.group).map_or(0, |group| group.config.sync_ms);
@@ -376,6 +378,7 @@ impl<S: Slice> ShareMachine<S> {
                 part.failures = 0;
                 let flushed = part.flushing.take().unwrap_or_default();
                 part.stored_start = Some(flushed.start);
+                part.counted = flushed.counted;
                 for answer in flushed.answers {
                     self.events_written(now, answer, number, out);
                 }

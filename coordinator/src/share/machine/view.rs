@@ -77,7 +77,7 @@ pub struct ShareGroupView {
     pub dead_letter_troubles: usize,
     /// Share-partitions of which retention will soon take records that are not done.
     pub retention_warnings: usize,
-    /// Timestamp of the oldest record that is not done, milliseconds, as far as it was looked at.
+    /// Timestamp of the oldest record that is not done, milliseconds, or of one that was the oldest a few seconds ago.
     pub oldest_ms: Option<i64>,
     /// Keys that wait for a retry, in memory or in pages of the share state.
     pub waiting_keys: usize,
@@ -117,7 +117,8 @@ impl<S: Slice> ShareMachine<S> {
     /// Where a share-partition stands; `None` while it is not loaded.
     #[must_use]
     pub fn view(&self, group: &str, partition: PartitionId) -> Option<SharePartitionView> {
-        let part = self.known_part(group, partition)?.1.open()?;
+        let known = self.known_part(group, partition)?.1;
+        let part = known.open()?;
         Some(SharePartitionView {
             start: Offset(part.window.start()),
             scan: Offset(part.window.scan()),
@@ -133,7 +134,7 @@ impl<S: Slice> ShareMachine<S> {
             dead_letters: part.letters(),
             bound: part.bound(),
             heap_bytes: part.heap_bytes(),
-            counters: part.counters,
+            counters: known.counted,
         })
     }
 
@@ -169,11 +170,13 @@ impl<S: Slice> ShareMachine<S> {
                 view.parked_keys += open.parked_keys();
                 view.dead_letters += open.letters();
                 view.dead_letter_troubles += usize::from(part.copying.trouble().is_some());
-                view.retention_warnings += usize::from(part.watched.warning().is_some());
-                let oldest = open.oldest(end).and_then(|offset| part.watched.timestamp_of(offset));
+                let oldest = open.oldest(end);
+                let warning = oldest.and_then(|offset| part.watched.warning(offset));
+                view.retention_warnings += usize::from(warning.is_some());
+                let oldest = oldest.and_then(|offset| part.watched.timestamp_of(offset));
                 view.oldest_ms = view.oldest_ms.into_iter().chain(oldest).min();
                 view.heap_bytes += open.heap_bytes();
-                view.counters.add(&open.counters);
+                view.counters.add(&part.counted);
                 let looked = look_left.min(open.window.len());
                 look_left -= looked;
                 keys.extend(open.keys_at_hand(looked).0.into_iter().map(|line| ShareKeyView {

@@ -1,15 +1,16 @@
 //! An eye on each share-partition's oldest record: how old it is, and whether retention is about to take it.
 //!
-//! Looked at now and then, while something is unsettled; a share-partition whose start offset moves costs one small read
-//! a look at most.
+//! Looked at when something begins to wait, and now and then while something does; a share-partition whose start offset
+//! moves costs one small read a look at most. Between two looks the timestamp of the record that was the oldest stands for
+//! those behind it.
 
 use std::sync::Arc;
 
 use records::ids::Offset;
 
-use super::{Op, ShareMachine, Timer};
+use super::{Op, ShareMachine, Timer, upper};
 use crate::io::{IoError, OpId, RetentionDue, Slice, Submission};
-use crate::outbox::{Outbox, Owner};
+use crate::outbox::{LogTable, Outbox, Owner};
 use crate::reply::Effect;
 use crate::share::admin::RetentionWarning;
 use crate::time::{Micros, Now};
@@ -29,20 +30,22 @@ const _: () = assert!(
 /// What was seen.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// The oldest record, and its timestamp, where it could be read.
+    /// The record that was the oldest, and its timestamp; where that could not be read, that of the one before.
     oldest: Option<(i64, Option<i64>)>,
-    warning: Option<RetentionWarning>,
+    /// What the last warning named, and up to where it is true.
+    warning: Option<(RetentionWarning, i64)>,
 }
 
 impl Watched {
-    /// What retention takes soon.
-    pub(super) fn warning(&self) -> Option<RetentionWarning> {
-        self.warning
+    /// What retention takes soon, where this record is the oldest.
+    pub(super) fn warning(&self, offset: i64) -> Option<RetentionWarning> {
+        let (warning, until) = self.warning?;
+        (offset < until).then_some(RetentionWarning { offset: Offset(offset), ..warning })
     }
 
-    /// The record's timestamp, if it is the one that was looked at.
+    /// The timestamp of the oldest record, or of one that was the oldest at the last look.
     pub(super) fn timestamp_of(&self, offset: i64) -> Option<i64> {
-        self.oldest.filter(|oldest| oldest.0 == offset)?.1
+        self.oldest.filter(|oldest| oldest.0 <= offset)?.1
     }
 
     /// Whether the record was looked at.
@@ -52,24 +55,23 @@ impl Watched {
 }
 
 impl<S: Slice> ShareMachine<S> {
-    /// Sees to it that a share-partition with unsettled records is looked at.
-    pub(super) fn keep_watch(&mut self, now: Now, number: u32) {
+    /// Looks at a share-partition where something waits.
+    pub(super) fn keep_watch(&mut self, now: Now, number: u32, logs: &LogTable, out: &mut Outbox<S>) {
+        let rests = !self.timers.is_set(Timer::Watch(number));
+        let Some(offset) = self.oldest_of(number, logs) else {
+            // Known for a while: where the next record comes at once nothing has to be read for it.
+            if let Some(part) = self.parts.get_mut(&number).filter(|_| rests) {
+                part.watched = Watched::default();
+            }
+            return;
+        };
         let Some(part) = self.parts.get_mut(&number) else { return };
-        let unsettled =
-            part.open().map_or(0, |open| open.window.len() + open.queue().spans().len() + open.stuck_keys());
-        if unsettled == 0 {
-            part.watched = Watched::default();
+        // Set back: what is known is of later ones.
+        let is_back = part.watched.oldest.take_if(|oldest| oldest.0 > offset).is_some();
+        if !rests && !is_back {
+            return;
         }
-        if unsettled > 0 && !self.timers.is_set(Timer::Watch(number)) {
-            self.timers.set(Timer::Watch(number), Some(now.mono + WATCH_EVERY));
-        }
-    }
-
-    pub(super) fn watch(&mut self, number: u32, out: &mut Outbox<S>) {
-        let Some(part) = self.parts.get_mut(&number) else { return };
-        // The timer is set again, where it is needed, at the end of the round.
-        self.dirty.insert(number);
-        let Some(offset) = part.open().and_then(|open| open.oldest(i64::MIN)) else { return };
+        self.timers.set(Timer::Watch(number), Some(now.mono + WATCH_EVERY));
         let (partition, generation) = (part.id, part.generation);
         let stands = part.watched.knows(offset);
         if stands || part.watched.warning.is_some() {
@@ -79,6 +81,12 @@ impl<S: Slice> ShareMachine<S> {
         if !stands {
             self.read_oldest(number, offset, out);
         }
+    }
+
+    /// The oldest record that a share-partition in memory has to bring.
+    fn oldest_of(&self, number: u32, logs: &LogTable) -> Option<i64> {
+        let part = self.parts.get(&number)?;
+        part.open()?.oldest(upper(logs, &self.group(part.group).config, part.id))
     }
 
     /// Asks for the timestamp of a record.
@@ -93,7 +101,8 @@ impl<S: Slice> ShareMachine<S> {
 
     pub(super) fn oldest_read(&mut self, number: u32, generation: u32, offset: i64, timestamp: Option<i64>) {
         if let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) {
-            part.watched.oldest = Some((offset, timestamp));
+            let known = part.watched.timestamp_of(offset);
+            part.watched.oldest = Some((offset, timestamp.or(known)));
         }
         self.wake_admins();
     }
@@ -103,13 +112,14 @@ impl<S: Slice> ShareMachine<S> {
         now: Now,
         op: OpId,
         result: Result<Option<RetentionDue>, IoError>,
+        logs: &LogTable,
         out: &mut Outbox<S>,
     ) {
         let Some(Op::Retention { part: number, generation }) = self.ops.remove(&op) else { return };
+        let oldest = self.oldest_of(number, logs);
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.generation == generation) else {
             return;
         };
-        let oldest = part.open().and_then(|open| open.oldest(i64::MIN));
         let due = result.ok().flatten().zip(oldest).filter(|(due, oldest)| {
             let warn_ms = (due.length_ms / 10).clamp(WARN_MIN.as_ms_ceil(), WARN_MAX.as_ms_ceil());
             *oldest < due.until.get() && due.at_ms.saturating_sub(now.wall_ms) <= warn_ms
@@ -119,7 +129,8 @@ impl<S: Slice> ShareMachine<S> {
             return;
         };
         let warning = RetentionWarning { offset: Offset(offset), at_ms: due.at_ms };
-        if part.watched.warning.replace(warning).is_none_or(|before| before.offset != warning.offset) {
+        let before = part.watched.warning.replace((warning, due.until.get()));
+        if before.is_none_or(|(before, _)| before.offset != warning.offset) {
             let partition = part.id;
             let group = Arc::clone(&self.group(self.parts[&number].group).name);
             out.effect(Effect::RetentionWarning {
