@@ -133,6 +133,25 @@ async fn a_group_of_readers_is_listed_described_reset_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_group_that_nobody_joined_is_listed_described_reset_and_deleted() {
+    let setup = Setup::new("key").await;
+    setup.produce(4).await;
+    let mut stranger = setup.member("never joined").await;
+    assert_eq!(stranger.fetch(PATIENT).await.acquired(), [(0, 3, 1)]);
+    assert!(ok(&setup, "groups list").await.contains("g      share  Empty  share"));
+    assert_eq!(stranger.fetch(Fetch { acks: &[(0, 1, &[ACCEPT])], ..ALL }).await.ack_error(), 0);
+    assert_eq!(stranger.fetch_parts(-1, ALL, &[]).await.error, 0);
+    assert_eq!(json(&setup, "groups describe g").await["partitions"][0]["startOffset"], 2);
+    assert_eq!(
+        ok(&setup, "groups reset g --topic t --to-offset 1 --execute").await,
+        "t-0: starts at 1 now\n"
+    );
+    assert_eq!(ok(&setup, "groups delete-offsets g --topic t").await, "t: deleted\n");
+    assert_eq!(ok(&setup, "groups delete g").await, "g: deleted\n");
+    assert_eq!(ok(&setup, "groups list").await, "there are no groups\n");
+}
+
+#[tokio::test]
 async fn a_record_without_a_key_is_not_parked_while_it_is_held() {
     let setup = Setup::new("key").await;
     let mut batch = BatchBuilder::new(Codec::None, TimestampType::Create);

@@ -172,6 +172,8 @@ async fn what_is_not_served_is_refused_with_a_reason() {
     };
     for (request, word) in [
         (KeyShareFetchRequest { member_id: Some("".into()), ..plain.clone() }, "member"),
+        (KeyShareFetchRequest { member_id: Some("standalone/1/1".into()), ..plain.clone() }, "standalone"),
+        (KeyShareFetchRequest { member_id: Some("\0standalone/1/1".into()), ..plain.clone() }, "standalone"),
         (KeyShareFetchRequest { flags: 2, ..plain.clone() }, "flags"),
         (KeyShareFetchRequest { topics: vec![topic(vec![ack(0, 0, 1, ACCEPT)])], ..plain.clone() }, "begins"),
         (KeyShareFetchRequest { topics: vec![topic(vec![]), topic(vec![])], ..plain.clone() }, "twice"),
@@ -180,6 +182,11 @@ async fn what_is_not_served_is_refused_with_a_reason() {
         assert_eq!(answer.error_code, ErrorCode::InvalidRequest, "{word}");
         let message = answer.error_message.unwrap_or_default();
         assert!(message.contains(word), "{}", message.as_str());
+    }
+    for member_id in [Some("a".into()), None] {
+        let nameless = KeyShareFetchRequest { group_id: "".into(), member_id, ..plain.clone() };
+        let answer: KeyShareFetchResponse = a.call(nameless).await;
+        assert_eq!(answer.error_code, ErrorCode::InvalidGroupId);
     }
     let acknowledge =
         KeyShareAcknowledgeRequest { group_id: "g".into(), session_epoch: 1, ..Default::default() };

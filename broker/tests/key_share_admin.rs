@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{GroupId, ListGroupsRequest, OffsetCommitRequest, TopicName};
 use protocol::ErrorCode;
 use protocol::messages::key_share_alter::{
     KeyShareAction, KeyShareAlterPartition, KeyShareAlterRequest, KeyShareAlterResponse, KeyShareAlterTopic,
@@ -59,9 +63,13 @@ impl Admin {
     }
 
     async fn alter(&mut self, changes: Vec<KeyShareChange>) -> Vec<KeyShareChangeResult> {
+        self.alter_in("g", changes).await
+    }
+
+    async fn alter_in(&mut self, group: &str, changes: Vec<KeyShareChange>) -> Vec<KeyShareChangeResult> {
         let partition = KeyShareAlterPartition { index: 0, changes };
         let topic = KeyShareAlterTopic { topic_name: "t".into(), partitions: vec![partition] };
-        let request = KeyShareAlterRequest { group_id: "g".into(), topics: vec![topic] };
+        let request = KeyShareAlterRequest { group_id: group.into(), topics: vec![topic] };
         let mut answer: KeyShareAlterResponse = self.call(request).await;
         assert_eq!(answer.error_code, ErrorCode::None);
         let partition = answer.topics.remove(0).partitions.remove(0);
@@ -249,4 +257,39 @@ async fn what_does_not_exist_and_what_is_too_much() {
     assert_eq!(answer.error_code, ErrorCode::InvalidRequest);
     let answer: KeyShareAlterResponse = admin.call(alter(9, vec![])).await;
     assert_eq!(answer.topics[0].partitions[0].error_code, ErrorCode::UnknownTopicOrPartition);
+}
+
+#[tokio::test]
+async fn a_reset_makes_state_only_of_a_group_that_is_listed() {
+    let setup = Setup::new("key").await;
+    setup.produce(3).await;
+    let mut admin = Admin::new(&setup).await;
+    let reset = |action: KeyShareAction| KeyShareChange { timestamp_ms: 0, ..change(action, &at(1)) };
+    let told = admin.alter_in("ghost", vec![reset(KeyShareAction::ResetToOffset)]).await;
+    assert_eq!((told[0].error_code, told[0].start_offset), (ErrorCode::None, Offset(1)));
+    let told = admin.alter_in("other", vec![reset(KeyShareAction::ResetToTime)]).await;
+    assert_eq!(told[0].error_code, ErrorCode::None);
+    let told = admin.alter_in("", vec![reset(KeyShareAction::ResetToOffset)]).await;
+    assert_eq!(told[0].error_code, ErrorCode::InvalidGroupId);
+
+    let mut client = client::Client::new(&setup.server).await;
+    // A group of another kind.
+    let commit =
+        OffsetCommitRequest::default().with_group_id(GroupId(client::text("classic"))).with_topics(vec![
+            OffsetCommitRequestTopic::default()
+                .with_name(TopicName(client::text("t")))
+                .with_partitions(vec![OffsetCommitRequestPartition::default().with_committed_offset(1)]),
+        ]);
+    assert_eq!(client.call(7, &commit).await.topics[0].partitions[0].error_code, 0);
+    let told = admin.alter_in("classic", vec![reset(KeyShareAction::ResetToOffset)]).await;
+    assert_eq!(told[0].error_code, ErrorCode::GroupIdNotFound);
+
+    let listed = client.call(5, &ListGroupsRequest::default()).await.groups;
+    let mut share: Vec<&str> = listed
+        .iter()
+        .filter(|group| group.group_type.as_str() == "share")
+        .map(|group| group.group_id.as_str())
+        .collect();
+    share.sort_unstable();
+    assert_eq!(share, ["ghost", "other"]);
 }

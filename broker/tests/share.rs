@@ -372,6 +372,19 @@ async fn a17_any_string_names_a_share_group() {
 }
 
 #[tokio::test]
+async fn no_member_has_the_name_of_a_reader_and_no_state_has_a_group_without_a_name() {
+    let setup = Setup::new("key").await;
+    for name in ["standalone/", "standalone/1/1", "\0standalone/1/1"] {
+        let mut member = setup.member(name).await;
+        assert_eq!(member.heartbeat(0, Some(&["t"])).await.error_code, 42, "{name:?}");
+        assert_eq!(member.fetch(ALL).await.error, 42, "{name:?}");
+    }
+    let mut nameless = setup.member("m").await;
+    nameless.group = String::new();
+    assert_eq!(nameless.fetch(ALL).await.error, 24);
+}
+
+#[tokio::test]
 async fn groups_without_settings_have_the_brokers() {
     let server = common::Server::with(&[
         ("group.sluice.share.order", "key"),

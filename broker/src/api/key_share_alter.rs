@@ -2,7 +2,7 @@
 //!
 //! The operator's hand on single keys, and resets of share-partitions, with members at work or without any. Changes are
 //! made one after another in the order of the request, and each is stored when it is answered; one that fails spoils no
-//! other. A partition that the group has never read can only be reset. Rights are those of the siblings: READ on group
+//! other. A partition that the group has never read can only be reset, which makes a group where there is none. Rights are those of the siblings: READ on group
 //! and topic.
 
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use records::ids::{Offset, PartitionId, TopicId};
 
 use super::coordination::{text, words};
 use super::fixed;
+use super::share_requests::make_group;
 use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
@@ -115,7 +116,7 @@ async fn alter(
     let mut is_known = matches!(states.get(&id), Some(Ok(ShareOffsets { start: Some(_), .. })));
     for change in asked.changes {
         let result = match intent(&change) {
-            Ok(Intent::Reset(to)) => reset(cx, group, id, to).await?,
+            Ok(Intent::Reset(to)) => reset(cx, group, id, to, is_known).await?,
             Ok(Intent::Key(..)) if !is_known => refused(
                 ErrorCode::ResourceNotFound,
                 "the group has never read this partition: there is no key to alter, only a reset can be made",
@@ -201,7 +202,18 @@ async fn reset(
     group: &Arc<str>,
     id: PartitionId,
     to: ResetTo,
+    is_known: bool,
 ) -> Result<KeyShareChangeResult, CloseConnection> {
+    // State is made only where it can be seen and deleted, as AlterShareGroupOffsets does.
+    if let Err(error) = make_group(cx, group).await?
+        && !is_known
+    {
+        return Ok(KeyShareChangeResult {
+            error_code: error_map::group(&error),
+            error_message: words(&error),
+            ..KeyShareChangeResult::default()
+        });
+    }
     let request = ResetOffsets { group: Arc::clone(group), parts: vec![(id, to)] };
     match cx.call(Command::ResetShareOffsets(request)).await? {
         Reply::ShareOffsetsReset(reset) => Ok(match reset.into_iter().next() {

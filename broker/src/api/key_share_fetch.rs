@@ -8,11 +8,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use coordinator::command::{Command, KeyRange, KeyShareTerms, ShareFetch, ShareFetchPart, StandaloneFetch};
 use coordinator::reply::{ShareFetched, SharePart};
-use coordinator::share::admin::ResetOffsets;
 use coordinator::share::{RANGES_MAX, ShareOrder};
 use protocol::ErrorCode;
 use protocol::messages::key_share_fetch::{
@@ -21,9 +19,10 @@ use protocol::messages::key_share_fetch::{
 };
 use records::ids::{Offset, PartitionId};
 
-use super::coordination::{ensure_offsets_topic, words};
+use super::coordination::words;
 use super::share_requests::{
-    OPENS, Refusal, distinct, fetch_error, member_or_reader, number, numbered, recalled, results, told,
+    OPENS, Refusal, distinct, fetch_error, member_or_reader, number, numbered, opens_group, recalled,
+    results, told,
 };
 use crate::catalog::Image;
 use crate::config::Overrides;
@@ -43,20 +42,20 @@ pub async fn handle(
     cx: &RequestContext,
     request: KeyShareFetchRequest,
 ) -> Result<KeyShareFetchResponse<FileRange>, CloseConnection> {
+    let refused = |refusal: Refusal| KeyShareFetchResponse {
+        error_code: refusal.error,
+        error_message: refusal.words(),
+        ..KeyShareFetchResponse::default()
+    };
     let (fetch, echoes) = match command(cx, request) {
         Ok(accepted) => accepted,
-        Err(refusal) => {
-            return Ok(KeyShareFetchResponse {
-                error_code: refusal.error,
-                error_message: refusal.words(),
-                ..KeyShareFetchResponse::default()
-            });
-        }
+        Err(refusal) => return Ok(refused(refusal)),
     };
-    if let Command::StandaloneFetch(StandaloneFetch { fetch, .. }) = &fetch
+    if let Command::StandaloneFetch(StandaloneFetch { fetch, .. }) | Command::ShareFetch(fetch) = &fetch
         && fetch.epoch == OPENS
+        && let Err(refusal) = opens_group(cx, &fetch.group).await?
     {
-        make_group(cx, &fetch.group).await?;
+        return Ok(refused(refusal));
     }
     match cx.call(fetch).await? {
         Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched, echoes)),
@@ -66,17 +65,6 @@ pub async fn handle(
             ..KeyShareFetchResponse::default()
         }),
         other => unreachable!("a key-share fetch is answered by {other:?}"),
-    }
-}
-
-/// A group id that is read under is a group, which is listed, described, reset and deleted as any other without members.
-async fn make_group(cx: &RequestContext, group: &Arc<str>) -> Result<(), CloseConnection> {
-    // Where it cannot be made now, readers read all the same; the next one that comes makes it.
-    let _ = ensure_offsets_topic(cx).await;
-    let nothing = ResetOffsets { group: Arc::clone(group), parts: Vec::new() };
-    match cx.call(Command::AlterShareOffsets(nothing)).await? {
-        Reply::ShareOffsetsReset(_) | Reply::ShareOffsetsRefused(_) => Ok(()),
-        other => unreachable!("a change of share offsets is answered by {other:?}"),
     }
 }
 

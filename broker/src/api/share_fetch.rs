@@ -15,7 +15,9 @@ use protocol::messages::share_fetch::{
 use records::ids::PartitionId;
 
 use super::coordination::words;
-use super::share_requests::{OPENS, Refusal, ack_error, acknowledged, distinct, fetch_error, speaker, told};
+use super::share_requests::{
+    OPENS, Refusal, ack_error, acknowledged, distinct, fetch_error, opens_group, speaker, told,
+};
 use crate::catalog::Image;
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
@@ -34,16 +36,20 @@ pub async fn handle(
     cx: &RequestContext,
     request: ShareFetchRequest,
 ) -> Result<ShareFetchResponse<FileRange>, CloseConnection> {
+    let refused = |refusal: Refusal| ShareFetchResponse {
+        error_code: refusal.error,
+        error_message: refusal.words(),
+        ..ShareFetchResponse::default()
+    };
     let fetch = match command(cx, request) {
         Ok(fetch) => fetch,
-        Err(refusal) => {
-            return Ok(ShareFetchResponse {
-                error_code: refusal.error,
-                error_message: refusal.words(),
-                ..ShareFetchResponse::default()
-            });
-        }
+        Err(refusal) => return Ok(refused(refusal)),
     };
+    if fetch.epoch == OPENS
+        && let Err(refusal) = opens_group(cx, &fetch.group).await?
+    {
+        return Ok(refused(refusal));
+    }
     match cx.call(Command::ShareFetch(fetch)).await? {
         Reply::ShareFetched(Ok(fetched)) => Ok(answer(&cx.broker.catalog.image(), fetched)),
         Reply::ShareFetched(Err(error)) => Ok(ShareFetchResponse {

@@ -4,11 +4,13 @@
 //! tells it with a later one. The connection is noted as one that speaks for the member.
 
 use coordinator::group::{GroupCommand, GroupError, GroupReply, ShareHeartbeat, ShareHeartbeatReply};
+use protocol::ErrorCode;
 use protocol::messages::to_uuid;
 use protocol::wire::share_group_heartbeat_response::{Assignment, TopicPartitions};
 use protocol::wire::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 
 use super::coordination::{call, optional, tell_member, text, wire};
+use super::share_requests::{BROKERS_NAME, is_the_brokers};
 use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
 
@@ -27,6 +29,12 @@ pub async fn handle(
 ) -> Result<ShareGroupHeartbeatResponse, CloseConnection> {
     let (group, member) = (text(&request.group_id), text(&request.member_id));
     let epoch = request.member_epoch;
+    if is_the_brokers(&member) {
+        let mut answer = ShareGroupHeartbeatResponse::default();
+        answer.error_code = ErrorCode::InvalidRequest.code();
+        answer.error_message = Some(wire(BROKERS_NAME));
+        return Ok(answer);
+    }
     if epoch != LEAVE && !group.is_empty() && !member.is_empty() {
         tell_member(cx, &group, &member, epoch == JOIN);
     }

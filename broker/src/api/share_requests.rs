@@ -5,19 +5,29 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coordinator::command::{AckRange, DeliveryNumber};
+use coordinator::command::{AckRange, Command, DeliveryNumber};
+use coordinator::group::GroupError;
 use coordinator::share::ShareError;
+use coordinator::share::admin::ResetOffsets;
 use protocol::messages::key_share_fetch::{AcknowledgeResult, Acknowledgement, RecalledRange};
 use protocol::messages::share_fetch::AcknowledgementBatch;
 use protocol::{ErrorCode, StrBytes};
 use records::ids::{PartitionId, TopicId};
 
-use super::coordination::{text, words};
+use super::coordination::{ensure_offsets_topic, text, words};
 use crate::catalog::Image;
+use crate::context::{CloseConnection, RequestContext};
 use crate::error_map;
+use crate::executor::Reply;
 
 /// The session epoch by which a session is opened.
 pub(super) const OPENS: i32 = 0;
+
+/// What the names begin with by which the broker tells of standalone readers.
+const READERS: &str = "standalone/";
+/// What a member of such a name is told.
+pub(super) const BROKERS_NAME: &str =
+    "only the broker uses member ids that begin with standalone/: use a random UUID";
 
 /// Why a request is refused before it reaches the shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,12 +48,61 @@ impl Refusal {
     }
 }
 
+impl From<GroupError> for Refusal {
+    fn from(error: GroupError) -> Self {
+        Self { error: error_map::group(&error), message: Cow::Owned(error.to_string()) }
+    }
+}
+
+/// A group id under which state is made is a group, which is listed, described, reset and deleted, also where nobody
+/// joins it: where there is none, one without members is made.
+///
+/// # Errors
+/// INVALID_GROUP_ID and GROUP_ID_NOT_FOUND (a group of another kind) where there cannot be a share group of this id;
+/// others where it cannot be made now.
+pub(super) async fn make_group(
+    cx: &RequestContext,
+    group: &Arc<str>,
+) -> Result<Result<(), GroupError>, CloseConnection> {
+    // Where it cannot be made, the coordinator refuses.
+    let _ = ensure_offsets_topic(cx).await;
+    let nothing = ResetOffsets { group: Arc::clone(group), parts: Vec::new() };
+    match cx.call(Command::AlterShareOffsets(nothing)).await? {
+        // One that is in use is there.
+        Reply::ShareOffsetsReset(_) | Reply::ShareOffsetsRefused(GroupError::NonEmptyGroup) => Ok(Ok(())),
+        Reply::ShareOffsetsRefused(error) => Ok(Err(error)),
+        other => unreachable!("a change of share offsets is answered by {other:?}"),
+    }
+}
+
+/// Makes the group of a session that is opened. Where that cannot be done now whoever fetches is served all the same, and
+/// the next session makes it; so is one who reads by the id of a group of another kind, as in Kafka, whose ShareFetch
+/// does not ask for groups.
+///
+/// # Errors
+/// INVALID_GROUP_ID: no group can have this id.
+pub(super) async fn opens_group(
+    cx: &RequestContext,
+    group: &Arc<str>,
+) -> Result<Result<(), Refusal>, CloseConnection> {
+    Ok(match make_group(cx, group).await? {
+        Err(GroupError::InvalidGroupId) => Err(GroupError::InvalidGroupId.into()),
+        _ => Ok(()),
+    })
+}
+
+/// Whether a member cannot have this id, since it would look like a standalone reader.
+pub(super) fn is_the_brokers(member: &str) -> bool {
+    member.trim_start_matches('\0').starts_with(READERS)
+}
+
 /// Group and member, both of which a share request must name; the group may be any string.
 pub(super) fn speaker(
     group: Option<&StrBytes>,
     member: Option<&StrBytes>,
 ) -> Result<(Arc<str>, Arc<str>), Refusal> {
     match (group, member) {
+        (_, Some(member)) if is_the_brokers(member.as_str()) => Err(Refusal::invalid(BROKERS_NAME)),
         (Some(group), Some(member)) if !member.is_empty() => Ok((text(group), text(member))),
         _ => Err(Refusal::invalid("a share request names its group and its member")),
     }
@@ -55,6 +114,7 @@ pub(super) fn member_or_reader(
     member: Option<&StrBytes>,
 ) -> Result<(Arc<str>, Arc<str>), Refusal> {
     match member {
+        _ if group.is_empty() => Err(GroupError::InvalidGroupId.into()),
         None => Ok((text(group), Arc::from(""))),
         member => speaker(Some(group), member),
     }
@@ -211,6 +271,20 @@ mod tests {
         for (group, member) in [(None, Some(&member)), (Some(&group), None), (Some(&group), Some(&empty))] {
             assert_eq!(speaker(group, member).unwrap_err().error, ErrorCode::InvalidRequest);
         }
+        for member in [None, Some(&member)] {
+            assert_eq!(member_or_reader(&empty, member).unwrap_err().error, ErrorCode::InvalidGroupId);
+            assert!(member_or_reader(&group, member).is_ok());
+        }
+    }
+
+    #[test]
+    fn no_member_has_the_name_of_a_reader() {
+        let group = StrBytes::from("g");
+        for name in ["standalone/", "standalone/1/1", "\0standalone/1/1"].map(StrBytes::from) {
+            assert_eq!(speaker(Some(&group), Some(&name)).unwrap_err().error, ErrorCode::InvalidRequest);
+            assert!(member_or_reader(&group, Some(&name)).is_err());
+        }
+        assert!(speaker(Some(&group), Some(&StrBytes::from("standalone"))).is_ok());
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub const GROUP: &[Definition] = &[
     on("sluice.share.retry.backoff.ms", Kind::Long(0, 3_600_000), None, broker!("group.sluice.share.retry.backoff.ms"), "How long a key waits after its first release; doubled each time."),
     on("sluice.share.stuck.keys.max", STUCK_KEYS, None, broker!("group.sluice.share.stuck.keys.max"), "Scanning of a share-partition stops at so many keys that wait for a retry or are parked."),
     on("sluice.share.sync.ms", SYNC_MS, None, broker!("group.sluice.share.sync.ms"), "Acknowledgements are synced to disk at the latest after this time."),
-    on("sluice.share.window.bytes", WINDOW_BYTES, None, broker!("group.sluice.share.window.bytes"), "Memory of one share-partition of the group."),
+    on("sluice.share.window.bytes", WINDOW_BYTES, None, broker!("group.sluice.share.window.bytes"), "Memory of one share-partition of the group; keys that wait for a retry or are parked take some of it, too."),
     on("streams.assignment.interval.ms", FROM_0, None, broker!("group.streams.assignment.interval.ms"), "Kept and shown; streams groups are not served so far."),
     on("streams.assignor.name", Kind::Choice(&["sticky"]), None, broker!("group.streams.assignors"), "Kept and shown; streams groups are not served so far."),
     on("streams.heartbeat.interval.ms", ANY, None, broker!("group.streams.heartbeat.interval.ms"), "Kept and shown; streams groups are not served so far."),

@@ -12,7 +12,6 @@ use super::{Depth, Left, PartitionReport, SegmentReport, WINDOW_BYTES, bases, fi
 use crate::batch_header::BatchHeader;
 use crate::disk::{Disk, DiskFile, join};
 use crate::error::{IoContext, StorageError};
-use crate::event_log;
 use crate::index::{offset, time};
 use crate::options::{MARKER_BYTES_MAX, Options};
 use crate::segment::file_name;
@@ -39,10 +38,10 @@ pub(super) fn partition(
     let entries = disk.list(directory).doing("list", directory)?;
     let cleaned = left.cleaned;
     let first = bases.first().copied();
-    // Beside the state of a share group there need not be any record yet, nor where all were deleted.
-    let is_read = entries.iter().any(|entry| event_log::name_of(&entry.name).is_some());
+    // A directory without one is no fault by itself: that of a partition of which only share state stands or stood there,
+    // or of which all records were deleted.
     let had_any = left.recovery_point > left.log_start;
-    if first.is_none() && (had_any || !(is_read || left.log_start > Offset::ZERO)) {
+    if first.is_none() && had_any {
         report.find(directory, None, "there is no log file");
     }
     let mut expected: Option<Offset> = None;

@@ -349,3 +349,13 @@ fn a_partition_that_was_only_read_so_far_is_sound() {
         look(&world, Depth::Verify).findings.iter().any(|finding| finding.what == "there is no log file")
     );
 }
+
+#[test]
+fn a_partition_without_records_of_which_the_share_state_was_deleted_is_sound() {
+    let mut world = World::with(1, LogConfig::default());
+    world.logs().open_events(partition(0), 5).unwrap();
+    world.logs().append_events(partition(0), 5, 0, &[bytes::Bytes::from_static(b"event")]).unwrap();
+    world.logs().delete_events(partition(0), 5).unwrap();
+    world.clean_restart();
+    assert_eq!(look(&world, Depth::Verify).findings, []);
+}
