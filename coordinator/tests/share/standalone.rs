@@ -258,7 +258,8 @@ fn k68_what_a_reader_holds_it_may_commit_whatever_its_ranges_are_now() {
     assert_eq!(b.fetch(&mut w, 1_000), [0; 0], "its keys are still with A");
     w.log("a");
     let last = low.len() - 1;
-    a.commit(&mut w, &[(low[0], low[last - 1])]).unwrap();
+    let singles: Vec<(i64, i64)> = low[..last].iter().map(|&at| (at, at)).collect();
+    a.commit(&mut w, &singles).unwrap();
     assert_eq!(w.view().out, 1, "but for the last one it is settled, and out of its hands");
     a.commit(&mut w, &[(low[last], low[last])]).unwrap();
     assert_eq!(b.fetch(&mut w, 1_000), [40]);
