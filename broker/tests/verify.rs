@@ -86,7 +86,12 @@ fn files_are_opened_for_reading_only() {
     stopped(dir);
     let path = dir.join("orders-0/00000000000000000000.log");
     fs::copy("/bin/sleep", &path).unwrap();
-    let mut running = Command::new(&path).arg("60").spawn().unwrap();
+    // A process that another test starts at this moment has the copy open for writing until it is one of its own.
+    let mut tries = (0..10_000).map(|_| Command::new(&path).arg("60").spawn());
+    let busy = |tried: &std::io::Result<_>| {
+        tried.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
+    };
+    let mut running = tries.find(|tried| !busy(tried)).expect("it is busy for a moment only").unwrap();
     let refused = fs::OpenOptions::new().write(true).open(&path).is_err();
     let told = ["verify", "describe"].map(|word| log(dir, &[word]));
     let dump = log(dir, &["dump", "--topic", "orders", "--partition", "0"]);
