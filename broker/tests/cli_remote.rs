@@ -119,17 +119,23 @@ async fn a_group_of_readers_is_listed_described_reset_and_deleted() {
     assert_eq!(reader.next(100, Duration::from_secs(5)).await.unwrap().len(), 4);
     reader.commit(&[(0, Offset(0), Offset(2))]).await.unwrap();
     assert!(ok(&setup, "groups list").await.contains("g      share  Empty  share"));
-    let reset = "groups reset g --topic t --to-offset 1 --execute";
-    assert!(fails(&setup, reset).await.contains("NonEmptyGroup"), "a reader is at work");
+    assert!(fails(&setup, RESET).await.contains("NonEmptyGroup"), "a reader is at work");
     reader.close().await.unwrap();
 
     let setup = setup.restarted().await;
     assert!(ok(&setup, "groups list").await.contains("g      share  Empty  share"));
-    assert_eq!(json(&setup, "groups describe g").await["partitions"][0]["startOffset"], 3);
-    assert_eq!(ok(&setup, reset).await, "t-0: starts at 1 now\n");
-    assert_eq!(ok(&setup, "groups delete-offsets g --topic t").await, "t: deleted\n");
-    assert_eq!(ok(&setup, "groups delete g").await, "g: deleted\n");
-    assert_eq!(ok(&setup, "groups list").await, "there are no groups\n");
+    is_reset_and_deleted(&setup, 3).await;
+}
+
+const RESET: &str = "groups reset g --topic t --to-offset 1 --execute";
+
+/// Group g starts at `start`; by the command it begins elsewhere, and ends.
+async fn is_reset_and_deleted(setup: &Setup, start: i64) {
+    assert_eq!(json(setup, "groups describe g").await["partitions"][0]["startOffset"], start);
+    assert_eq!(ok(setup, RESET).await, "t-0: starts at 1 now\n");
+    assert_eq!(ok(setup, "groups delete-offsets g --topic t").await, "t: deleted\n");
+    assert_eq!(ok(setup, "groups delete g").await, "g: deleted\n");
+    assert_eq!(ok(setup, "groups list").await, "there are no groups\n");
 }
 
 #[tokio::test]
@@ -141,14 +147,7 @@ async fn a_group_that_nobody_joined_is_listed_described_reset_and_deleted() {
     assert!(ok(&setup, "groups list").await.contains("g      share  Empty  share"));
     assert_eq!(stranger.fetch(Fetch { acks: &[(0, 1, &[ACCEPT])], ..ALL }).await.ack_error(), 0);
     assert_eq!(stranger.fetch_parts(-1, ALL, &[]).await.error, 0);
-    assert_eq!(json(&setup, "groups describe g").await["partitions"][0]["startOffset"], 2);
-    assert_eq!(
-        ok(&setup, "groups reset g --topic t --to-offset 1 --execute").await,
-        "t-0: starts at 1 now\n"
-    );
-    assert_eq!(ok(&setup, "groups delete-offsets g --topic t").await, "t: deleted\n");
-    assert_eq!(ok(&setup, "groups delete g").await, "g: deleted\n");
-    assert_eq!(ok(&setup, "groups list").await, "there are no groups\n");
+    is_reset_and_deleted(&setup, 2).await;
 }
 
 #[tokio::test]

@@ -2,13 +2,13 @@
 //!
 //! Lists what is served. v3 names the client's software (KIP-511), checked as Kafka checks it, and adds features
 //! (KIP-584): those of a single Kafka 4.4 node whose APIs are served, since tools go by them; features that can be off are
-//! hidden from v3, which cannot read them. v5 says whom the client means to talk to (KIP-1242), cluster and node or neither: a client
-//! that reached another cluster or node is told to start over. Versions that are too new are answered by dispatch in
-//! version 0.
+//! hidden from v3, which cannot read them. v5 says whom the client means to talk to (KIP-1242), cluster and node or
+//! neither: a client that reached another cluster or node is told to start over. Versions that are too new are answered by
+//! dispatch in version 0.
 
 use protocol::wire::api_versions_response::{FinalizedFeatureKey, SupportedFeatureKey};
 use protocol::wire::{ApiVersionsRequest, ApiVersionsResponse};
-use protocol::{ErrorCode, response};
+use protocol::{ApiKey, ErrorCode, response};
 
 use super::fixed;
 use crate::context::{CloseConnection, RequestContext};
@@ -52,10 +52,11 @@ const FEATURES: [(&str, i16, i16, Option<i16>, i16); 7] = [
     ("eligible.leader.replicas.version", 0, 1, Some(1), API_VERSIONS),
 ];
 
-const API_VERSIONS: i16 = 18;
+const API_VERSIONS: i16 = ApiKey::ApiVersions as i16;
+const SHARE_GROUP_HEARTBEAT: i16 = ApiKey::ShareGroupHeartbeat as i16;
+// Not served yet: these have no name among those that are.
 const ADD_PARTITIONS_TO_TXN: i16 = 24;
 const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
-const SHARE_GROUP_HEARTBEAT: i16 = 76;
 const STREAMS_GROUP_HEARTBEAT: i16 = 88;
 
 fn add_features(cx: &RequestContext, answer: &mut ApiVersionsResponse) {

@@ -2,8 +2,8 @@
 //!
 //! The operator's hand on single keys, and resets of share-partitions, with members at work or without any. Changes are
 //! made one after another in the order of the request, and each is stored when it is answered; one that fails spoils no
-//! other. A partition that the group has never read can only be reset, which makes a group where there is none. Rights are those of the siblings: READ on group
-//! and topic.
+//! other. A partition that the group has never read can only be reset, which makes a group where there is none. Rights are
+//! those of the siblings: READ on group and topic.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -320,7 +320,9 @@ impl<S: Slice> ShareMachine<S> {
             Work::Describe { request, answers, .. } => {
                 let mut answer = self.look(now, id, upper, &request);
                 for (question, why) in answers {
-                    answer.answers[question] = why.unwrap_or(answer.answers[question].clone());
+                    if let Some(why) = why {
+                        answer.answers[question] = why;
+                    }
                 }
                 self.hold(ticket, Answer::Keys(Box::new(answer)), BTreeSet::from([id]), out);
             }
