@@ -158,12 +158,18 @@ impl SharePartition {
         found
     }
 
-    /// A reader is done with ranges of offsets, as far as they are records of its key ranges; whoever held them, and
-    /// whether anybody did. `Ok` says that everything of them that was read is done now.
+    /// A reader is done with ranges of offsets, as far as they are records of its key ranges, whoever held them, and
+    /// whether anybody did; or as it holds them itself, by ranges that it had before. `Ok` says that everything of them
+    /// that was read is done now.
     ///
     /// # Errors
     /// A range ends before it begins, or lies beyond what was delivered: nothing was changed.
-    pub(crate) fn commit(&mut self, keys: &[KeyRange], offsets: &[(i64, i64)]) -> Result<(), ShareError> {
+    pub(crate) fn commit(
+        &mut self,
+        reader: &str,
+        keys: &[KeyRange],
+        offsets: &[(i64, i64)],
+    ) -> Result<(), ShareError> {
         let end = self.window.acquired_end().max(self.window.start());
         if offsets.iter().any(|&(first, last)| first < 0 || first > last || last >= end) {
             return Err(ShareError::InvalidRequest);
@@ -176,9 +182,9 @@ impl SharePartition {
         sorted.sort_unstable();
         // What is replayed is in somebody's hands again although it was done: it is committed only where it was sent.
         for replay in self.replays.values_mut() {
-            replay.part.commit_sorted(keys, &sorted, Slot::is_out);
+            replay.part.commit_sorted(reader, keys, &sorted, Slot::is_out);
         }
-        self.commit_sorted(keys, &sorted, |_| true);
+        self.commit_sorted(reader, keys, &sorted, |_| true);
         Ok(())
     }
 
@@ -200,14 +206,22 @@ impl SharePartition {
         })
     }
 
-    fn commit_sorted(&mut self, keys: &[KeyRange], sorted: &[(i64, i64)], may: impl Fn(&Slot) -> bool) {
+    fn commit_sorted(
+        &mut self,
+        reader: &str,
+        keys: &[KeyRange],
+        sorted: &[(i64, i64)],
+        may: impl Fn(&Slot) -> bool,
+    ) {
+        let reader = self.holders.find(reader);
         let mut from = self.window.start();
         for &(first, last) in sorted {
             // Each record is looked at once, however often ranges name it.
             let done: Vec<i64> = self
                 .window
                 .range(first.max(from), last)
-                .filter(|(offset, slot)| slot.scanned && contain(keys, slot.key, *offset) && may(slot))
+                .filter(|(_, slot)| slot.scanned && may(slot))
+                .filter(|(offset, slot)| contain(keys, slot.key, *offset) || self.is_held_by(reader, slot))
                 .map(|(offset, _)| offset)
                 .collect();
             from = from.max(last + 1);
@@ -217,6 +231,11 @@ impl SharePartition {
             }
         }
         self.window.advance();
+    }
+
+    fn is_held_by(&self, holder: Option<u32>, slot: &Slot) -> bool {
+        let lock = self.holders.lock(slot.lock).filter(|_| slot.is_out());
+        holder.is_some() && lock.map(|lock| lock.holder) == holder
     }
 }
 

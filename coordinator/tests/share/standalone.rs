@@ -41,8 +41,12 @@ impl Reader {
     }
 
     fn send_at(&self, w: &mut World, epoch: i32, max: i32, wait_ms: i32) -> Ticket {
+        self.send_naming(w, epoch, epoch == 0, max, wait_ms)
+    }
+
+    fn send_naming(&self, w: &mut World, epoch: i32, names: bool, max: i32, wait_ms: i32) -> Ticket {
         let parts =
-            if epoch == 0 { vec![ShareFetchPart { partition: partition(0), acks: vec![] }] } else { vec![] };
+            if names { vec![ShareFetchPart { partition: partition(0), acks: vec![] }] } else { vec![] };
         let named = parts.iter().map(|part| (part.partition, self.ranges.clone())).collect();
         let fetch = ShareFetch {
             connection: w.connection(self.name),
@@ -78,6 +82,14 @@ impl Reader {
 
     fn fetch(&mut self, w: &mut World, max: i32) -> Vec<i64> {
         offsets(&self.try_fetch(w, max).unwrap())
+    }
+
+    /// Reads other ranges from now on, within its session; fetches nothing.
+    fn turn_to(&mut self, w: &mut World, ranges: &[KeyRange]) {
+        self.ranges = ranges.to_vec();
+        let ticket = self.send_naming(w, self.epoch, true, 0, 0);
+        self.epoch += 1;
+        assert!(w.fetched(self.name, ticket).unwrap().is_ok());
     }
 
     fn close(&mut self, w: &mut World) {
@@ -233,6 +245,28 @@ fn k68_commits_lie_anywhere_and_survive_a_restart() {
     for bad in [(6, 6), (5, 4), (-1, 2), (0, i64::MAX)] {
         assert_eq!(a.commit(&mut w, &[(5, 5), bad]), Err(ShareError::InvalidRequest), "{bad:?}");
     }
+}
+
+#[test]
+fn k68_what_a_reader_holds_it_may_commit_whatever_its_ranges_are_now() {
+    let mut w = World::keyed();
+    let is_low = mixed(&mut w, 40);
+    let low: Vec<i64> = (0..40).filter(|&at| is_low[at as usize]).collect();
+    let (mut a, mut b) = (reader("A", &[LOW]), reader("B", &[LOW]));
+    assert_eq!(a.fetch(&mut w, 1_000), low);
+    a.turn_to(&mut w, &[HIGH]);
+    assert_eq!(b.fetch(&mut w, 1_000), [0; 0], "its keys are still with A");
+    w.log("a");
+    let last = low.len() - 1;
+    let singles: Vec<(i64, i64)> = low[..last].iter().map(|&at| (at, at)).collect();
+    a.commit(&mut w, &singles).unwrap();
+    assert_eq!(w.view().out, 1, "but for the last one it is settled, and out of its hands");
+    a.commit(&mut w, &[(low[last], low[last])]).unwrap();
+    assert_eq!(b.fetch(&mut w, 1_000), [40]);
+    // What another one holds outside of its ranges is passed over.
+    assert_eq!(a.fetch(&mut w, 1_000).len(), 40 - low.len());
+    assert_eq!(a.commit(&mut w, &[(0, 40)]), Ok(40));
+    assert_eq!(b.commit(&mut w, &[(40, 40)]), Ok(41));
 }
 
 #[test]

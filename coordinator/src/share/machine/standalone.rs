@@ -279,11 +279,12 @@ impl<S: Slice> ShareMachine<S> {
         offsets: &[(i64, i64)],
     ) -> Result<(), ShareError> {
         let (ranges, _) = self.claimed(member, partition).ok_or(ShareError::UnknownPartition)?;
+        let name = Arc::clone(&self.members[&member].name);
         let number =
             self.part_numbers.get(&(partition, group)).copied().ok_or(ShareError::UnknownPartition)?;
         self.dirty.insert(number);
         match self.parts.get_mut(&number).map(|part| &mut part.state) {
-            Some(PartState::Open(open)) => open.commit(&ranges, offsets),
+            Some(PartState::Open(open)) => open.commit(&name, &ranges, offsets),
             Some(_) => Err(ShareError::Unavailable),
             None => Err(ShareError::UnknownPartition),
         }

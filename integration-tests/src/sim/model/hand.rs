@@ -172,9 +172,11 @@ impl Share {
         match alter.action {
             KeyAction::Park => match key {
                 Some(key) => drop(self.hand.maybe_parked.insert(key)),
+                // One that waits for its dead letter goes on to wait for it.
                 None => offsets.into_iter().for_each(|offset| {
                     self.amend(offset, |record| {
-                        (record.stop, record.by_hand) = (record.stop.at_least_maybe(), true);
+                        record.by_hand |= record.stop == Tri::No;
+                        record.stop = record.stop.at_least_maybe();
                     });
                 }),
             },

@@ -59,7 +59,7 @@ fn overlap(one: &[KeyRange], other: &[KeyRange]) -> bool {
 
 impl Share {
     /// A reader may be done with this record from now on, whoever holds it.
-    fn may_be_committed(&mut self, offset: i64, is_there: bool) -> Option<Word> {
+    fn may_be_committed(&mut self, offset: i64, is_there: bool, by_ranges: bool) -> Option<Word> {
         let record = self.record(offset);
         if record.settled == Tri::Yes && record.hold.is_none() {
             return None;
@@ -67,9 +67,13 @@ impl Share {
         // What is done in any other way needs no word.
         let open = record.settled == Tri::No && record.stop == Tri::No && !record.unknown && is_there;
         let again = record.replayed || record.may_return;
-        let held = if open && !again { Tri::Yes } else { Tri::Maybe };
-        // What comes again beside the window is committed only where it is in somebody's hands.
-        let settles = !record.replayed || record.hold.as_ref().is_some_and(|hold| !hold.doubt);
+        let held = if open && !again && by_ranges { Tri::Yes } else { Tri::Maybe };
+        // What comes again beside the window is committed only where it is in somebody's hands, and what is on its way to
+        // the dead-letter topic goes there all the same.
+        let settles = (!record.replayed || record.hold.as_ref().is_some_and(|hold| !hold.doubt))
+            && record.stop == Tri::No
+            && !self.hand.follows
+            && by_ranges;
         self.change(offset, false, |record| {
             record.settled = record.settled.at_least_maybe();
             record.stop = if record.stop == Tri::No { Tri::No } else { Tri::Maybe };
@@ -156,12 +160,18 @@ impl Model {
             let claims = self.readers.claims.get(&reader).and_then(|claims| claims.get(partition));
             let (Some(ranges), Some(log)) = (claims, self.logs.of(&id)) else { continue };
             let Some(share) = self.shares.get_mut(&id) else { continue };
+            let name = reader_name(commit.connection);
+            // By ranges that it had before.
+            let may_hold =
+                |share: &Share, offset| share.record(offset).hold.is_some_and(|hold| hold.member == name);
             let mut words = Vec::new();
             for (first, last) in offsets.iter().filter(|range| range.0 <= range.1) {
                 for (&offset, seen) in log.records.range(*first.max(&log.start)..=*last.max(&log.start)) {
-                    if offset <= *last && contain(ranges, seen.key, offset) {
+                    let by_ranges = contain(ranges, seen.key, offset);
+                    if offset <= *last && (by_ranges || may_hold(share, offset)) {
                         let is_there = offset >= log.start_asked && !self.letters.had(&id, offset);
-                        words.extend(share.may_be_committed(offset, is_there).map(|word| (offset, word)));
+                        let word = share.may_be_committed(offset, is_there, by_ranges);
+                        words.extend(word.map(|word| (offset, word)));
                     }
                 }
             }
