@@ -4,6 +4,10 @@ CARGO ?= cargo
 # Where cargo puts what it builds, as it finds it itself.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 export CARGO_TERM_COLOR ?= auto
+# Nothing is built twice in CI: what a second build would start from only takes room there.
+ifdef CI
+export CARGO_INCREMENTAL ?= 0
+endif
 
 .PHONY: help build demo test lint test-cargo test-foreign test-mixed test-share-chaos test-garbage test-crash test-model test-sim test-share-full test-sim-storage image compose-test bench bench-storage bench-restart bench-footprint bench-share bench-kafka-produce bench-kafka-consume bench-kafka-share clean
 
