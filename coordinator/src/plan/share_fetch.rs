@@ -1,10 +1,10 @@
 //! The matching round of one share-partition: its ready records and the fetches that ask for them.
 //!
-//! With key order members take turns, one key a turn, whoever holds the fewest keys first, so that none gets a
-//! second key while another that asks has none. Without order each fetch takes what it may, first come, first
-//! served, as in Kafka.
+//! With key order what is ready brings members level, whoever holds the fewest keys first, so that none gets a second key
+//! while another that asks has none. Each takes its part in one go: records that lie side by side are one range to answer
+//! and to acknowledge, and whole batches to send. Without order each fetch takes what it may, first come, first served, as
+//! in Kafka.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use records::ids::KeyHash;
@@ -79,20 +79,53 @@ fn take_turns(
     if let Some(bidder) = bidders.iter().max_by_key(|bidder| bidder.budget.records_left()) {
         partition.foresee(bidder);
     }
-    // Fewest keys first; among equals whoever had its turn longest ago.
-    let mut turns: BTreeSet<(usize, usize, usize)> = bidders
-        .iter()
-        .enumerate()
-        .filter(|(_, bidder)| bidder.ranges.is_none())
-        .map(|(index, bidder)| (partition.keys_held(&bidder.member, bidder.per_key_max), index, index))
+    let asks = bidders.iter().enumerate().filter(|(_, bidder)| bidder.ranges.is_none());
+    let mut turns: Vec<(usize, usize)> = asks
+        .map(|(index, bidder)| (partition.keys_held(&bidder.member, bidder.per_key_max), index))
         .collect();
-    let mut turn = bidders.len();
-    while let Some((keys, _, index)) = turns.pop_first() {
-        turn += 1;
-        match partition.take_turn(&mut bidders[index], keys, now, delivery) {
-            Turn::Key => turns.insert((keys + 1, turn, index)),
-            Turn::Keyless => turns.insert((keys, turn, index)),
-            Turn::Done => continue,
+    while !turns.is_empty() {
+        // Fewest keys first; among equals whoever asked first.
+        turns.sort_by_key(|&(keys, _)| keys);
+        let level = level(&turns, partition.supply());
+        turns.retain_mut(|(keys, index)| {
+            (0..level.saturating_sub(*keys).max(1)).all(|_| {
+                let turn = partition.take_turn(&mut bidders[*index], *keys, now, delivery);
+                *keys += usize::from(turn == Turn::Key);
+                turn != Turn::Done
+            })
+        });
+    }
+}
+
+/// Up to how many keys `supply` more of them bring each of these members, who hold some already, fewest first.
+fn level(turns: &[(usize, usize)], supply: usize) -> usize {
+    let mut held = 0;
+    let mut level = 0;
+    for (count, &(keys, _)) in (1..).zip(turns) {
+        // With all before this one level with it, what is left?
+        if keys * (count - 1) - held >= supply {
+            break;
+        }
+        held += keys;
+        level = (held + supply) / count;
+    }
+    level
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn o7_what_is_there_brings_members_level() {
+        let level = |held: &[usize], supply| {
+            super::level(&held.iter().map(|&keys| (keys, 0)).collect::<Vec<_>>(), supply)
         };
+        assert_eq!(level(&[0; 16], 2_000), 125);
+        assert_eq!(level(&[0, 0, 0], 2), 0);
+        assert_eq!(level(&[0, 30], 100), 65);
+        assert_eq!(level(&[0, 1_000], 50), 50);
+        assert_eq!(level(&[5, 5, 9, 100], 10), 9);
+        assert_eq!(level(&[5, 5, 9, 100], 20), 13);
+        assert_eq!(level(&[7], 0), 0);
+        assert_eq!(level(&[], 10), 0);
     }
 }

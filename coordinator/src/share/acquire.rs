@@ -93,6 +93,13 @@ impl SharePartition {
         self.config.order == ShareOrder::Key && self.out >= self.config.record_locks_max as usize
     }
 
+    /// How many keys and keyless records are there for any member, and may go out. What has its home with a member is
+    /// there for that one.
+    pub(crate) fn supply(&self) -> usize {
+        let locks_left = (self.config.record_locks_max as usize).saturating_sub(self.out);
+        self.queue.open_len().min(locks_left)
+    }
+
     /// Whether anything is ready that may go out now: without order, within the span.
     pub(super) fn may_go_out(&self) -> bool {
         if self.keeps_order() {

@@ -225,6 +225,12 @@ impl KeyQueue {
         self.ready_len() > 0
     }
 
+    /// Keys and keyless records that are there for any member, about.
+    pub(crate) fn open_len(&self) -> usize {
+        let keys = if self.homes.is_some() { 0 } else { self.free.len() + self.tired.len() };
+        keys + self.keyless.len()
+    }
+
     /// Whether there is anything that any member may take.
     pub(crate) fn is_open(&self) -> bool {
         !(self.free.is_empty() && self.tired.is_empty() && self.keyless.is_empty())
