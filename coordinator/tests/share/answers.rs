@@ -306,6 +306,23 @@ fn k59_keyless_records_are_not_counted() {
 }
 
 #[test]
+fn o7_each_member_takes_its_part_in_one_go() {
+    let mut w = World::keyed();
+    w.config.hold_target_ms = 0;
+    w.config.record_locks_max = 100;
+    w.configure();
+    let parked: Vec<_> = ["A", "B", "C", "D"].into_iter().map(|name| (name, w.park(name, 50))).collect();
+    w.log(&distinct(200));
+    for ((name, ask), first) in parked.into_iter().zip([0, 25, 50, 75]) {
+        assert_eq!(
+            w.woken(name, ask),
+            Some(vec![(first, first + 24, 1)]),
+            "a fourth of the locks, one range"
+        );
+    }
+}
+
+#[test]
 fn k66_a_parked_fetch_gives_way() {
     let mut w = World::keyed();
     w.config.key_inflight_max = 1;
