@@ -3,7 +3,6 @@
 pub mod alone;
 pub mod bounds;
 pub mod crew;
-pub mod gate;
 pub mod jvm_job;
 pub mod keyed;
 pub mod makespan;

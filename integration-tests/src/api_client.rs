@@ -1,7 +1,7 @@
 //! Requests of any API at any version over one connection, in the codec of a second implementation, so that a mistake
 //! of the broker's own codec cannot hide itself.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const GROUP_RESOURCE: i8 = 32;
 /// One connection.
 #[derive(Debug)]
 pub struct ApiClient {
-    stream: TcpStream,
+    stream: BufReader<TcpStream>,
     correlation: i32,
 }
 
@@ -38,13 +38,13 @@ impl ApiClient {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, correlation: 0 })
+        Ok(Self { stream: BufReader::new(stream), correlation: 0 })
     }
 
     /// This end of the connection.
     #[track_caller]
     pub fn local_address(&self) -> SocketAddr {
-        self.stream.local_addr().expect("a connected socket has an address")
+        self.stream.get_ref().local_addr().expect("a connected socket has an address")
     }
 
     /// Sends a request and decodes the answer, all of it.
@@ -108,6 +108,18 @@ impl ApiClient {
         header_version: i16,
         body: &[u8],
     ) -> io::Result<Bytes> {
+        self.send(key, version, header_version, body)?;
+        self.receive()
+    }
+
+    /// Sends a body as it is and does not wait for its answer.
+    pub(crate) fn send(
+        &mut self,
+        key: i16,
+        version: i16,
+        header_version: i16,
+        body: &[u8],
+    ) -> io::Result<()> {
         self.correlation += 1;
         let header = RequestHeader::default()
             .with_request_api_key(key)
@@ -120,7 +132,11 @@ impl ApiClient {
         frame.extend_from_slice(body);
         let length = i32::try_from(frame.len() - 4).expect("requests are small");
         frame[..4].copy_from_slice(&length.to_be_bytes());
-        self.stream.write_all(&frame)?;
+        self.stream.get_mut().write_all(&frame)
+    }
+
+    /// The next answer, with its header.
+    pub(crate) fn receive(&mut self) -> io::Result<Bytes> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
         let mut answer = vec![0; usize::try_from(i32::from_be_bytes(length)).expect("a length")];

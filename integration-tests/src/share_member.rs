@@ -232,16 +232,23 @@ impl ShareMember {
     /// Acknowledges at the session's next epoch, which advances where the answer says so.
     #[track_caller]
     pub fn acknowledge(&mut self, renew: bool, acks: &[Ack<'_>]) -> Acknowledged {
-        let answer = self.acknowledge_at(self.epoch, renew, acks);
-        if answer.error == 0 {
-            self.epoch += 1;
-        }
-        answer
+        self.send_acknowledge(self.epoch, renew, acks);
+        self.acknowledged()
     }
 
     /// Acknowledges at any epoch.
     #[track_caller]
     pub fn acknowledge_at(&mut self, epoch: i32, renew: bool, acks: &[Ack<'_>]) -> Acknowledged {
+        let own = self.epoch;
+        self.send_acknowledge(epoch, renew, acks);
+        let answer = self.acknowledged();
+        self.epoch = own;
+        answer
+    }
+
+    /// Acknowledges without waiting for the answer.
+    #[track_caller]
+    pub fn send_acknowledge(&mut self, epoch: i32, renew: bool, acks: &[Ack<'_>]) {
         let mut body = BytesMut::new();
         put_text(&mut body, &self.group);
         put_text(&mut body, &self.name);
@@ -249,7 +256,13 @@ impl ShareMember {
         body.put_i8(i8::from(renew));
         self.put_topics(&mut body, !acks.is_empty(), acks);
         body.put_u8(0);
-        let mut answer = Answer(self.client.exchange(79, 2, FLEXIBLE_HEADER, &body));
+        self.client.send(79, 2, FLEXIBLE_HEADER, &body).expect("the broker takes a request");
+    }
+
+    /// The answer to what was acknowledged without waiting for it; where it says so, the session's epoch advances.
+    #[track_caller]
+    pub fn acknowledged(&mut self) -> Acknowledged {
+        let mut answer = Answer(self.client.receive().expect("the broker answers"));
         answer.skip_header();
         let error = answer.0.get_i16();
         answer.bytes();
@@ -268,6 +281,9 @@ impl ShareMember {
             parts
         });
         answer.skip_nodes();
+        if error == 0 {
+            self.epoch += 1;
+        }
         Acknowledged { error, parts: topics.into_iter().flatten().collect() }
     }
 

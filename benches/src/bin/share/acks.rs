@@ -1,11 +1,10 @@
 //! Acknowledgements a second: 64 raw sessions on one partition, one offset a range, none of it synced.
 //!
-//! All sessions take what they can hold, then all acknowledge at once; only the acknowledging is measured.
+//! All sessions take what they can hold, then all acknowledge at once, from one thread, which sends for all before it
+//! waits for the first: the brokers have the rest of the machine. Only the acknowledging is measured.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use benches::gate::Gate;
 use benches::keyed::keyed_batches;
 use benches::side_by_side::{Broker, Durability, Pair, print};
 use integration_tests::process::cpu_time;
@@ -49,41 +48,42 @@ fn measure(broker: &Broker, topic: &str, ranges: usize) -> Turn {
     );
     let records = (ROUNDS + 1) * SESSIONS * EACH;
     benches::requests::load(&broker.bootstrap, topic, keyed_batches(records, 100, 1_000_000_007, 100));
-    let gate = Gate::new(SESSIONS + 1, TURN_LIMIT);
-    let acknowledged = AtomicU64::new(0);
+    let mut members = join(broker, topic, id);
     let deadline = Deadline::after(TURN_LIMIT);
-    let (mut spent, mut cpu) = (Duration::ZERO, Duration::ZERO);
-    std::thread::scope(|scope| {
-        for session in 0..SESSIONS {
-            let (gate, acknowledged) = (&gate, &acknowledged);
-            scope.spawn(move || {
-                let name = format!("session-{session}");
-                let mut member = ShareMember::connect(&broker.bootstrap, topic, &name, id);
-                member.join(topic);
-                for _ in 0..ROUNDS {
-                    let offsets = take(&mut member, deadline);
-                    gate.pass();
-                    let acks: Vec<Ack<'_>> = offsets.iter().map(|at| (*at, *at, &[ACCEPT][..])).collect();
-                    for acks in acks.chunks(ranges) {
-                        let answer = member.acknowledge(false, acks);
-                        assert_eq!((answer.error, &answer.parts[..]), (0, &[0][..]), "{}", broker.name);
-                    }
-                    acknowledged.fetch_add(offsets.len() as u64, Ordering::Relaxed);
-                    gate.pass();
-                }
-            });
+    let (mut spent, mut cpu, mut count) = (Duration::ZERO, Duration::ZERO, 0.0);
+    for _ in 0..ROUNDS {
+        let taken: Vec<Vec<i64>> = members.iter_mut().map(|member| take(member, deadline)).collect();
+        let (watch, before) = (Stopwatch::start(), cpu_time(broker.id()));
+        for from in (0..EACH).step_by(ranges) {
+            for (member, taken) in members.iter_mut().zip(&taken) {
+                let taken = &taken[from.min(taken.len())..(from + ranges).min(taken.len())];
+                let acks: Vec<Ack<'_>> = taken.iter().map(|at| (*at, *at, &[ACCEPT][..])).collect();
+                member.send_acknowledge(member.epoch, false, &acks);
+                count += acks.len() as f64;
+            }
+            for member in &mut members {
+                let answer = member.acknowledged();
+                assert_eq!((answer.error, &answer.parts[..]), (0, &[0][..]), "{}", broker.name);
+            }
         }
-        for _ in 0..ROUNDS {
-            gate.pass();
-            let (watch, before) = (Stopwatch::start(), cpu_time(broker.id()));
-            gate.pass();
-            spent += watch.elapsed();
-            cpu += cpu_time(broker.id()).saturating_sub(before);
-        }
-    });
+        spent += watch.elapsed();
+        cpu += cpu_time(broker.id()).saturating_sub(before);
+    }
     broker.delete(topic);
-    let count = acknowledged.load(Ordering::Relaxed) as f64;
     Turn { per_s: count / spent.as_secs_f64(), cpu_us: cpu.as_secs_f64() * 1e6 / count }
+}
+
+/// All sessions, each of a member that has joined: Kafka takes seconds for that.
+fn join(broker: &Broker, topic: &str, id: [u8; 16]) -> Vec<ShareMember> {
+    let joined = |session: usize| {
+        let mut member = ShareMember::connect(&broker.bootstrap, topic, &format!("session-{session}"), id);
+        member.join(topic);
+        member
+    };
+    std::thread::scope(|scope| {
+        let joining: Vec<_> = (0..SESSIONS).map(|session| scope.spawn(move || joined(session))).collect();
+        joining.into_iter().map(|member| member.join().expect("a member joins")).collect()
+    })
 }
 
 /// Takes as much as a session has to, or as there is in time.
