@@ -18,6 +18,8 @@ use crate::time::{Micros, Now};
 
 /// Records that are looked ahead for are this many at most: more would only make the queues longer.
 const READY_AHEAD_MAX: usize = 16 * 1_024;
+/// However well the log is compressed, a scan reads so much of it.
+const SCAN_BYTES_MIN: u64 = 32 * 1_024;
 
 /// Why a share-partition grants less than the log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ impl SharePartition {
         let whole = self.is_whole();
         let mut cursor = self.window.scan();
         let mut next = scanned.next.get();
-        self.record_bytes = bytes_of_a_record(scanned).unwrap_or(self.record_bytes);
+        self.scanned = ScanSize::of(scanned).unwrap_or(self.scanned);
         'scan: for batch in &scanned.batches {
             match &batch.kind {
                 ScannedKind::Data(records) => {
@@ -77,8 +79,15 @@ impl SharePartition {
 
     /// Whether so much of the log is in the window, or spans tell of more of it, that reading on mostly makes that longer.
     pub(crate) fn reads_far(&self) -> bool {
-        let bytes = self.window.len() as u64 * self.record_bytes;
+        let ScanSize { records, cached, .. } = self.scanned;
+        let bytes = self.window.len() as u64 * cached / records.max(1);
         bytes >= self.limits.read_far_bytes || self.queue.spans().len() > 0
+    }
+
+    /// So much of the log may a scan read that the batch cache keeps `bytes_max` of it.
+    pub(crate) fn scan_bytes_max(&self, bytes_max: u64) -> u64 {
+        let ScanSize { stored, cached, .. } = self.scanned;
+        if cached > stored { (bytes_max * stored / cached).max(SCAN_BYTES_MIN) } else { bytes_max }
     }
 
     /// Whether it is worth reading on below `upper`.
@@ -307,17 +316,29 @@ impl SharePartition {
     }
 }
 
-/// What a scanned record takes in the batch cache, on average.
-fn bytes_of_a_record(scanned: &Scanned) -> Option<u64> {
-    let (mut bytes, mut count) = (0, 0);
-    for batch in &scanned.batches {
-        if let ScannedKind::Data(records) = &batch.kind {
-            let inflated = records.iter().map(|record| u64::from(record.bytes)).sum::<u64>();
-            // A compressed batch is kept in both forms.
-            let stored = u64::from(batch.bytes);
-            bytes += if inflated > stored { stored + inflated } else { stored };
-            count += records.len() as u64;
+/// What a scan found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ScanSize {
+    records: u64,
+    /// Bytes in the log.
+    stored: u64,
+    /// Bytes in the batch cache, where a compressed batch is kept in both forms.
+    cached: u64,
+}
+
+impl ScanSize {
+    /// `None` where there were no records.
+    fn of(scanned: &Scanned) -> Option<Self> {
+        let mut size = Self::default();
+        for batch in &scanned.batches {
+            if let ScannedKind::Data(records) = &batch.kind {
+                let inflated = records.iter().map(|record| u64::from(record.bytes)).sum::<u64>();
+                let stored = u64::from(batch.bytes);
+                size.records += records.len() as u64;
+                size.stored += stored;
+                size.cached += if inflated > stored { stored + inflated } else { stored };
+            }
         }
+        (size.records > 0).then_some(size)
     }
-    bytes.checked_div(count)
 }

@@ -18,6 +18,7 @@ use super::holders::{Holders, Lock};
 use super::homes::Homes;
 use super::key_queue::{Halt, KeyQueue};
 use super::limits::WindowLimits;
+use super::observe::ScanSize;
 use super::page_table::PageTable;
 use super::recorder::{Change, Recorder};
 use super::replay::Replay;
@@ -53,8 +54,8 @@ pub(crate) struct SharePartition {
     pub(super) stops: Stops,
     /// Keys of which settled records are delivered again.
     pub(super) replays: BTreeMap<KeyHash, Box<Replay>>,
-    /// What a record takes in the log, about.
-    pub(super) record_bytes: u64,
+    /// What was scanned last.
+    pub(super) scanned: ScanSize,
     /// Records in members' hands.
     pub(super) out: usize,
     /// After a restart nothing is granted before the scan has come here: an earlier record of a key might be in
@@ -80,7 +81,7 @@ impl SharePartition {
             page_out_from: Mono(0),
             stops: Stops::default(),
             replays: BTreeMap::new(),
-            record_bytes: 0,
+            scanned: ScanSize::default(),
             out: 0,
             recovery_until: 0,
             recorder: Recorder::default(),

@@ -224,6 +224,10 @@ impl<S: Slice> ShareMachine<S> {
                 return;
             }
             if open.reads_far() {
+                // What members hold bounds what goes out, not what is known: an acknowledgement looks here again.
+                if open.locks_are_full() {
+                    return;
+                }
                 match self.hungry_from(part) {
                     Some(from) if from <= now.mono => {}
                     from => return self.timers.set(Timer::ReadOn(number), from),
@@ -233,8 +237,8 @@ impl<S: Slice> ShareMachine<S> {
             return;
         }
         let (partition, generation) = (part.id, part.generation);
-        let from = part.open().map_or(0, |open| open.window.scan());
-        let bytes_max = self.limits.scan_bytes_max;
+        let from = open.window.scan();
+        let bytes_max = open.scan_bytes_max(self.limits.scan_bytes_max);
         let committed = self.group(part.group).config.read_committed;
         let op = out.submit(Owner::Share, |op| Submission::Scan {
             op,
