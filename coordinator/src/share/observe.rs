@@ -84,10 +84,9 @@ impl SharePartition {
         bytes >= self.limits.read_far_bytes || self.queue.spans().len() > 0
     }
 
-    /// So much of the log may a scan read that the batch cache keeps `bytes_max` of it.
+    /// How much of the log the next scan may read, for `bytes_max` of it in the batch cache.
     pub(crate) fn scan_bytes_max(&self, bytes_max: u64) -> u64 {
-        let ScanSize { stored, cached, .. } = self.scanned;
-        if cached > stored { (bytes_max * stored / cached).max(SCAN_BYTES_MIN) } else { bytes_max }
+        self.scanned.bytes_max(bytes_max)
     }
 
     /// Whether it is worth reading on below `upper`.
@@ -340,5 +339,39 @@ impl ScanSize {
             }
         }
         (size.records > 0).then_some(size)
+    }
+
+    fn bytes_max(self, cached_max: u64) -> u64 {
+        if self.cached <= self.stored {
+            return cached_max;
+        }
+        (cached_max * self.stored / self.cached).max(SCAN_BYTES_MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::{ScannedBatch, ScannedRecord};
+
+    /// One batch of ten records.
+    fn found(stored: u32, record: u32) -> Scanned {
+        let record = |offset| ScannedRecord { offset: Offset(offset), key: None, bytes: record };
+        let kind = ScannedKind::Data((0..10).map(record).collect());
+        let batch = ScannedBatch { base: Offset(0), last: Offset(9), bytes: stored, kind };
+        Scanned { batches: vec![batch], next: Offset(10) }
+    }
+
+    #[test]
+    fn a_scan_brings_no_more_than_the_batch_cache_is_to_keep() {
+        let max = |scanned: &Scanned| {
+            let size = ScanSize::of(scanned);
+            assert_eq!(size.is_some(), !scanned.batches.is_empty());
+            size.unwrap_or_default().bytes_max(1 << 20)
+        };
+        assert_eq!(max(&Scanned::default()), 1 << 20, "nothing is known");
+        assert_eq!(max(&found(1_100, 100)), 1 << 20, "not compressed");
+        assert_eq!(max(&found(250, 100)), (1 << 20) / 5, "kept as it is and inflated");
+        assert_eq!(max(&found(1, 1_000_000)), SCAN_BYTES_MIN);
     }
 }

@@ -82,3 +82,21 @@ fn who_waits_is_not_held_up_by_others_that_are_served() {
     };
     assert_eq!(offsets(&woken), [101]);
 }
+
+#[test]
+fn nothing_is_read_for_who_waits_for_a_lock() {
+    let mut w = World::keyed();
+    w.config.record_locks_max = 10;
+    w.limits.scan_bytes_max = 1_000;
+    w.limits.window = Arc::new(WindowLimits { read_far_bytes: 1_000, ..Default::default() });
+    w.restart(0);
+    append(&mut w, (0..1_000).map(numbered), 1);
+    let held = w.fetch("A", 10);
+    assert_eq!(offsets(&held).len(), 10);
+    let parked = w.park("B", 10);
+    w.pass_ms(20);
+    assert_eq!(w.woken("B", parked), None);
+    assert!(w.view().scan.get() <= 3 * FAR, "all locks are A's: {:?}", w.view());
+    accept(&mut w, "A", &held);
+    assert_eq!(offsets(&w.woken("B", parked).expect("they are free")), (10..20).collect::<Vec<_>>());
+}
