@@ -169,10 +169,16 @@ async fn k33_a_reader_that_holds_a_record_is_named() {
         worst_max,
     };
     let mut raw = setup.server.connect().await;
-    for worst_max in [1_000, -1] {
+    let mut worst = [1_000, -1].into_iter().peekable();
+    while let Some(&worst_max) = worst.peek() {
         raw.send(&describe(worst_max).into_frame(7, None).unwrap()).await;
         let (_, answer) = KeyShareDescribeResponse::from_frame(raw.frame().await.into()).unwrap();
         let told = &answer.topics[0].partitions[0];
+        // The broker hears a moment later than the reader that its answer was written.
+        if told.answers[0].reason == Reason::Unwritten.code() {
+            continue;
+        }
+        worst.next();
         assert_eq!((told.error_code, told.answers[0].reason), (ErrorCode::None, Reason::Held.code()));
         assert_eq!(told.keys.len(), usize::from(worst_max > 0));
         let member = told.answers[0].member.clone().unwrap_or_default();

@@ -57,11 +57,12 @@ const fn row(name: &'static str, how: How, mean_ms: u64) -> Row {
     Row { name, how, mean: Duration::from_millis(mean_ms) }
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     row("rust floor, 2 ms", How::RustFloor, 2),
     row("rust client on Sluice, 2 ms", How::Rust, 2),
     row("java floor, 2 ms", How::JavaFloor, 2),
     row("parallel consumer on Kafka, 2 ms", How::Parallel, 2),
+    row("java share group on Sluice, 2 ms", How::JavaShare { ours: true }, 2),
     row("java share group on Kafka, 2 ms", How::JavaShare { ours: false }, 2),
     row("java floor, 20 ms", How::JavaFloor, 20),
     row("java share group on Sluice, 20 ms", How::JavaShare { ours: true }, 20),
