@@ -5,7 +5,7 @@ use integration_tests::sim::breakage::Breakage;
 use integration_tests::sim::model::Rule;
 
 /// A breakage is found within so many seeds.
-const SEEDS_MAX: u64 = 300;
+const SEEDS_MAX: u64 = 1_000;
 
 /// What each breakage may be found as.
 fn rules(breakage: Breakage) -> &'static [Rule] {
