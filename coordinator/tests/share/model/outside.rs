@@ -33,12 +33,15 @@ impl Run {
                 let records = &self.records;
                 self.works.retain(|offset, work| !(work.numbered && records[offset].key == key));
             }
-            if self.keyed && altered.key.is_some() {
-                match action {
-                    KeyAction::Park => drop(self.parked.insert(key)),
-                    KeyAction::Redrive | KeyAction::Replay(..) => {}
-                    _ => drop(self.parked.remove(&key)),
-                }
+            // Without order a record is freed, and with it the key that it stopped, where it was that one.
+            let freed = match subject {
+                KeyRef::Offset(offset) => self.records[&offset.get()].key,
+                KeyRef::Key(_) => key,
+            };
+            match action {
+                KeyAction::Park if self.keyed && altered.key.is_some() => drop(self.parked.insert(key)),
+                KeyAction::Resume | KeyAction::Skip | KeyAction::Drop(_) => drop(self.parked.remove(&freed)),
+                _ => {}
             }
             let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
             let of_key = before.iter().filter(|&offset| self.records[offset].key == key);
