@@ -12,7 +12,7 @@ use records::ids::KeyHash;
 use super::budget::Budget;
 use crate::command::KeyRange;
 use crate::share::ShareOrder;
-use crate::share::acquire::Turn;
+use crate::share::acquire::{Supply, Turn};
 use crate::share::key_queue::Cursor;
 use crate::share::partition::SharePartition;
 use crate::time::Now;
@@ -80,28 +80,43 @@ fn take_turns(
         partition.foresee(bidder);
     }
     let asks = bidders.iter().enumerate().filter(|(_, bidder)| bidder.ranges.is_none());
-    let mut turns: Vec<(usize, usize)> = asks
-        .map(|(index, bidder)| (partition.keys_held(&bidder.member, bidder.per_key_max), index))
+    let mut turns: Vec<(usize, usize, usize)> = asks
+        .map(|(index, bidder)| (partition.keys_held(&bidder.member, bidder.per_key_max), index, index))
         .collect();
+    let mut turn = bidders.len();
     while !turns.is_empty() {
-        // Fewest keys first; among equals whoever asked first.
-        turns.sort_by_key(|&(keys, _)| keys);
-        let level = level(&turns, partition.supply());
-        turns.retain_mut(|(keys, index)| {
-            (0..level.saturating_sub(*keys).max(1)).all(|_| {
-                let turn = partition.take_turn(&mut bidders[*index], *keys, now, delivery);
-                *keys += usize::from(turn == Turn::Key);
-                turn != Turn::Done
-            })
+        // Fewest keys first; among equals whoever had its turn longest ago.
+        turns.sort_unstable();
+        let Supply { keys, keyless, locks } = partition.supply();
+        let level = level(&turns, keys.min(locks));
+        // Too few to bring anyone level: one each, as far as they go.
+        let one_each = turns[0].0 >= level;
+        let keyless_max = (keyless / turns.len()).max(1);
+        let records_max = (locks / turns.len()).max(1);
+        turns.retain_mut(|(keys, last, index)| {
+            let bidder = &mut bidders[*index];
+            let keys_max = if one_each { *keys + 1 } else { level };
+            let picks_max = bidder.picks.len() + records_max;
+            let mut keyless_left = keyless_max;
+            while *keys < keys_max && keyless_left > 0 && bidder.picks.len() < picks_max {
+                turn += 1;
+                *last = turn;
+                match partition.take_turn(bidder, *keys, now, delivery) {
+                    Turn::Key => *keys += 1,
+                    Turn::Keyless => keyless_left -= 1,
+                    Turn::Done => return false,
+                }
+            }
+            true
         });
     }
 }
 
 /// Up to how many keys `supply` more of them bring each of these members, who hold some already, fewest first.
-fn level(turns: &[(usize, usize)], supply: usize) -> usize {
+fn level(turns: &[(usize, usize, usize)], supply: usize) -> usize {
     let mut held = 0;
     let mut level = 0;
-    for (count, &(keys, _)) in (1..).zip(turns) {
+    for (count, &(keys, ..)) in (1..).zip(turns) {
         // With all before this one level with it, what is left?
         if keys * (count - 1) - held >= supply {
             break;
@@ -117,7 +132,7 @@ mod tests {
     #[test]
     fn o7_what_is_there_brings_members_level() {
         let level = |held: &[usize], supply| {
-            super::level(&held.iter().map(|&keys| (keys, 0)).collect::<Vec<_>>(), supply)
+            super::level(&held.iter().map(|&keys| (keys, 0, 0)).collect::<Vec<_>>(), supply)
         };
         assert_eq!(level(&[0; 16], 2_000), 125);
         assert_eq!(level(&[0, 0, 0], 2), 0);

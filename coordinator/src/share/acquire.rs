@@ -32,6 +32,16 @@ pub(crate) enum Turn {
     Done,
 }
 
+/// What members that ask may take between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Supply {
+    /// Keys that nobody holds; none where they have their homes.
+    pub(crate) keys: usize,
+    pub(crate) keyless: usize,
+    /// Records that may go out.
+    pub(crate) locks: usize,
+}
+
 impl SharePartition {
     pub(crate) fn order(&self) -> ShareOrder {
         self.config.order
@@ -93,11 +103,10 @@ impl SharePartition {
         self.config.order == ShareOrder::Key && self.out >= self.config.record_locks_max as usize
     }
 
-    /// How many keys and keyless records are there for any member, and may go out. What has its home with a member is
-    /// there for that one.
-    pub(crate) fn supply(&self) -> usize {
-        let locks_left = (self.config.record_locks_max as usize).saturating_sub(self.out);
-        self.queue.open_len().min(locks_left)
+    /// What is there for any member.
+    pub(crate) fn supply(&self) -> Supply {
+        let (keys, keyless) = self.queue.open_len();
+        Supply { keys, keyless, locks: (self.config.record_locks_max as usize).saturating_sub(self.out) }
     }
 
     /// Whether anything is ready that may go out now: without order, within the span.

@@ -225,10 +225,10 @@ impl KeyQueue {
         self.ready_len() > 0
     }
 
-    /// Keys and keyless records that are there for any member, about.
-    pub(crate) fn open_len(&self) -> usize {
+    /// Keys and keyless records that any member may take. What has its home with one is for that one alone.
+    pub(crate) fn open_len(&self) -> (usize, usize) {
         let keys = if self.homes.is_some() { 0 } else { self.free.len() + self.tired.len() };
-        keys + self.keyless.len()
+        (keys, self.keyless.len())
     }
 
     /// Whether there is anything that any member may take.

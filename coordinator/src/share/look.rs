@@ -185,7 +185,7 @@ impl SharePartition {
                 (None, _) if self.queue.resting().contains(key) => self.why_resting(outside),
                 // Nothing of it is open: what comes of it goes there.
                 (None, Some(stop)) => Why::DeadLetter { since_ms: stop.wall_ms, trouble: outside.trouble },
-                (None, None) => match self.scan_bound() {
+                (None, None) => match self.read_bound() {
                     Some(bound) if self.window.scan() < outside.upper => Why::NotScannedBound(bound),
                     _ => Why::UnknownKey,
                 },
@@ -202,7 +202,7 @@ impl SharePartition {
             };
         }
         let Some(slot) = self.window.get(offset) else {
-            return match self.scan_bound() {
+            return match self.read_bound() {
                 _ if !self.window.is_unsettled(offset) => Why::Done,
                 // Whose it is only its key's span or page tells.
                 _ if offset < self.window.scan() => self.why_away(outside, offset),

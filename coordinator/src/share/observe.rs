@@ -93,7 +93,14 @@ impl SharePartition {
     pub(crate) fn wants_scan(&self, upper: i64) -> bool {
         self.window.scan() < upper
             && (self.window.scan() < self.recovery_until
-                || (self.scan_bound().is_none() && self.queue.ready_len() < READY_AHEAD_MAX))
+                || (self.read_bound().is_none() && self.queue.ready_len() < READY_AHEAD_MAX))
+    }
+
+    /// The bound that keeps it from reading on, if one does. While members hold as many records as they may, what lies far
+    /// could not go out.
+    pub(super) fn read_bound(&self) -> Option<Bound> {
+        let locks = (self.locks_are_full() && self.reads_far()).then_some(Bound::RecordLocks);
+        self.scan_bound().or(locks)
     }
 
     /// Whether a restart's leftovers are all known, so that granting is safe.
@@ -345,7 +352,7 @@ impl ScanSize {
         if self.cached <= self.stored {
             return cached_max;
         }
-        (cached_max * self.stored / self.cached).max(SCAN_BYTES_MIN)
+        (cached_max * self.stored / self.cached).max(SCAN_BYTES_MIN.min(cached_max))
     }
 }
 
@@ -373,5 +380,6 @@ mod tests {
         assert_eq!(max(&found(1_100, 100)), 1 << 20, "not compressed");
         assert_eq!(max(&found(250, 100)), (1 << 20) / 5, "kept as it is and inflated");
         assert_eq!(max(&found(1, 1_000_000)), SCAN_BYTES_MIN);
+        assert_eq!(ScanSize::of(&found(1, 1_000_000)).unwrap().bytes_max(100), 100);
     }
 }

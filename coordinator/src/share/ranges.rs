@@ -94,7 +94,7 @@ fn turned(ranges: &[KeyRange], from: KeyHash) -> impl Iterator<Item = KeyRange> 
 impl SharePartition {
     /// Whether reading on is possible, however much is ready: it may be ready for others.
     pub(crate) fn may_scan(&self, upper: i64) -> bool {
-        self.window.scan() < upper && self.scan_bound().is_none()
+        self.window.scan() < upper && self.read_bound().is_none()
     }
 
     /// A whole fetch of a reader that has ranges of its own: of its ready keys those first whose next record has waited
@@ -235,7 +235,7 @@ impl SharePartition {
 
     fn is_held_by(&self, holder: Option<u32>, slot: &Slot) -> bool {
         let lock = self.holders.lock(slot.lock).filter(|_| slot.is_out());
-        holder.is_some() && lock.map(|lock| lock.holder) == holder
+        lock.is_some_and(|lock| Some(lock.holder) == holder)
     }
 }
 

@@ -184,7 +184,7 @@ impl SharePartition {
         self.queue.resting().len() + self.pages.keyless()
     }
 
-    /// Why it does not read on, where a bound is the reason.
+    /// Why it takes nothing more in, where a bound is the reason.
     pub(crate) fn scan_bound(&self) -> Option<Bound> {
         if self.config.order == ShareOrder::None {
             return (self.window.scan() >= self.unordered_end()).then_some(Bound::Span);

@@ -322,6 +322,58 @@ fn o7_each_member_takes_its_part_in_one_go() {
     }
 }
 
+/// Members that wait, and what each of them gets of these records.
+fn brought(w: &mut World, members: &[&'static str], records: &str) -> Vec<Vec<i64>> {
+    let parked: Vec<_> = members.iter().map(|&name| (name, w.park(name, 500))).collect();
+    w.log(records);
+    parked.into_iter().map(|(name, ask)| offsets(&w.woken(name, ask).unwrap_or_default())).collect()
+}
+
+#[test]
+fn o7_keyless_records_are_nobodys_first_key() {
+    let mut w = World::keyed();
+    w.config.hold_target_ms = 0;
+    w.configure();
+    let got = brought(&mut w, &["A", "B", "C"], "- - a b c d");
+    assert!(got.iter().all(|got| got.iter().any(|&offset| offset > 1)), "each has a key: {got:?}");
+    assert!(got.iter().all(|got| got.len() == 2), "{got:?}");
+    let mut w = World::keyed();
+    w.config.hold_target_ms = 0;
+    w.configure();
+    let got = brought(&mut w, &["A", "B"], &("- ".repeat(50) + &distinct(50)));
+    let half: Vec<Vec<i64>> =
+        [0, 25].iter().map(|&at| (at..at + 25).chain(at + 50..at + 75).collect()).collect();
+    assert_eq!(got, half, "keys and keyless ones alike");
+}
+
+#[test]
+fn o7_more_of_a_key_is_nobodys_first_key() {
+    let mut w = World::keyed();
+    w.config.hold_target_ms = 0;
+    w.config.key_inflight_max = 16;
+    w.config.record_locks_max = 100;
+    w.configure();
+    let bursts: String = (0..30).map(|key| format!("{key} ").repeat(16)).collect();
+    let got = brought(&mut w, &["A", "B", "C"], &bursts);
+    let counts: Vec<usize> = got.iter().map(Vec::len).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 100);
+    assert!(
+        counts.iter().all(|count| (20..=48).contains(count)),
+        "of the locks each gets its part: {counts:?}"
+    );
+}
+
+#[test]
+fn o7_who_holds_more_waits_until_the_others_hold_as_many() {
+    let mut w = World::keyed();
+    w.config.hold_target_ms = 0;
+    w.configure();
+    w.log(&distinct(5));
+    assert_eq!(w.fetch("C", 5).len(), 1);
+    let counts: Vec<usize> = brought(&mut w, &["A", "B", "C"], "v w x y z").iter().map(Vec::len).collect();
+    assert_eq!(counts, [3, 2, 0]);
+}
+
 #[test]
 fn k66_a_parked_fetch_gives_way() {
     let mut w = World::keyed();

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use coordinator::share::WindowLimits;
+use coordinator::share::admin::Why;
+use coordinator::share::{Bound, WindowLimits};
 
 use crate::common::{World, key, offsets};
+use crate::hand::at;
 use crate::scale::{accept, append, numbered};
 
 /// Records of 100 bytes; the window takes ten of them before it reads far, and a scan brings about as many.
@@ -96,7 +98,10 @@ fn nothing_is_read_for_who_waits_for_a_lock() {
     let parked = w.park("B", 10);
     w.pass_ms(20);
     assert_eq!(w.woken("B", parked), None);
+    let at_once = w.send("C", &crate::common::Want { wait_ms: 0, ..crate::common::want(10) });
+    assert_eq!(w.woken("C", at_once), Some(vec![]), "nothing is under way that could bring more");
     assert!(w.view().scan.get() <= 3 * FAR, "all locks are A's: {:?}", w.view());
+    assert_eq!(w.why(at(900)), Why::NotScannedBound(Bound::RecordLocks));
     accept(&mut w, "A", &held);
     assert_eq!(offsets(&w.woken("B", parked).expect("they are free")), (10..20).collect::<Vec<_>>());
 }

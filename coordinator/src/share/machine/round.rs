@@ -224,10 +224,6 @@ impl<S: Slice> ShareMachine<S> {
                 return;
             }
             if open.reads_far() {
-                // What members hold bounds what goes out, not what is known: an acknowledgement looks here again.
-                if open.locks_are_full() {
-                    return;
-                }
                 match self.hungry_from(part) {
                     Some(from) if from <= now.mono => {}
                     from => return self.timers.set(Timer::ReadOn(number), from),
@@ -238,7 +234,11 @@ impl<S: Slice> ShareMachine<S> {
         }
         let (partition, generation) = (part.id, part.generation);
         let from = open.window.scan();
-        let bytes_max = open.scan_bytes_max(self.limits.scan_bytes_max);
+        // What a restart left unread is not delivered, but looked through.
+        let bytes_max = match open.may_grant(upper) {
+            true => open.scan_bytes_max(self.limits.scan_bytes_max),
+            false => self.limits.scan_bytes_max,
+        };
         let committed = self.group(part.group).config.read_committed;
         let op = out.submit(Owner::Share, |op| Submission::Scan {
             op,

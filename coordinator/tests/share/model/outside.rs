@@ -33,14 +33,17 @@ impl Run {
                 let records = &self.records;
                 self.works.retain(|offset, work| !(work.numbered && records[offset].key == key));
             }
-            // Without order a record is freed, and with it the key that it stopped, where it was that one.
-            let freed = match subject {
-                KeyRef::Offset(offset) => self.records[&offset.get()].key,
-                KeyRef::Key(_) => key,
-            };
-            match action {
-                KeyAction::Park if self.keyed && altered.key.is_some() => drop(self.parked.insert(key)),
-                KeyAction::Resume | KeyAction::Skip | KeyAction::Drop(_) => drop(self.parked.remove(&freed)),
+            match (action, subject) {
+                (KeyAction::Redrive | KeyAction::Replay(..), _) => {}
+                (KeyAction::Park, _) if self.keyed && altered.key.is_some() => {
+                    self.parked.insert(key);
+                }
+                (KeyAction::Park, _) => {}
+                // Without order a record is freed, and with it the key that it stopped, if it was that one.
+                (_, KeyRef::Offset(offset)) if !self.keyed => {
+                    self.parked.remove(&self.records[&offset.get()].key);
+                }
+                _ if self.keyed && altered.key.is_some() => drop(self.parked.remove(&key)),
                 _ => {}
             }
             let letters: BTreeSet<i64> = self.world.letter_offsets().into_iter().collect();
