@@ -15,7 +15,7 @@ const SESSIONS: usize = 64;
 /// Records that a session takes in a round: all of them together stay below the most record locks.
 const EACH: usize = 60;
 const ROUNDS: usize = 10;
-/// A turn ends early after this.
+/// All that the sessions are to take is there within this.
 const TURN_LIMIT: Duration = Duration::from_secs(60);
 /// Kafka's bound on `share.partition.max.record.locks`.
 const LOCKS: &str = "4000";
