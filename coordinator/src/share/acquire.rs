@@ -100,13 +100,18 @@ impl SharePartition {
 
     /// Whether the bound on records in hands is hit.
     pub(crate) fn locks_are_full(&self) -> bool {
-        self.config.order == ShareOrder::Key && self.out >= self.config.record_locks_max as usize
+        self.config.order == ShareOrder::Key && self.locks_left() == 0
+    }
+
+    /// Records that may go out beside those that are in hands.
+    fn locks_left(&self) -> usize {
+        (self.config.record_locks_max as usize).saturating_sub(self.out)
     }
 
     /// What is there for any member.
     pub(crate) fn supply(&self) -> Supply {
         let (keys, keyless) = self.queue.open_len();
-        Supply { keys, keyless, locks: (self.config.record_locks_max as usize).saturating_sub(self.out) }
+        Supply { keys, keyless, locks: self.locks_left() }
     }
 
     /// Whether anything is ready that may go out now: without order, within the span.

@@ -217,8 +217,11 @@ impl<S: Slice> ShareMachine<S> {
         let Some(part) = self.parts.get(&number) else { return };
         let Some(open) = part.open().filter(|_| !part.scanning) else { return };
         let upper = upper(logs, &self.group(part.group).config, part.id);
-        // What a restart left unread is read although nobody asks: it may be stopped, or altered.
+        // What a restart left unread is read although nobody asks: it may be stopped, or altered. It is looked through, and
+        // need not stay in the batch cache to be delivered.
+        let mut bytes_max = self.limits.scan_bytes_max;
         if open.may_grant(upper) {
+            bytes_max = open.scan_bytes_max(bytes_max);
             let more = open.wants_scan(upper) || (self.reads_by_ranges(number) && open.may_scan(upper));
             if !more || part.interested.is_empty() {
                 return;
@@ -234,11 +237,6 @@ impl<S: Slice> ShareMachine<S> {
         }
         let (partition, generation) = (part.id, part.generation);
         let from = open.window.scan();
-        // What a restart left unread is not delivered, but looked through.
-        let bytes_max = match open.may_grant(upper) {
-            true => open.scan_bytes_max(self.limits.scan_bytes_max),
-            false => self.limits.scan_bytes_max,
-        };
         let committed = self.group(part.group).config.read_committed;
         let op = out.submit(Owner::Share, |op| Submission::Scan {
             op,
